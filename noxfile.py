@@ -7,6 +7,7 @@ docs/reliability.md, with command, commit and date.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from shutil import which
 
 import nox
@@ -48,6 +49,26 @@ def wheels(session: nox.Session) -> None:
     """Check that each required package has a wheel for each Python and platform: no compiler needed."""
     session.install("attrs", "pip>=25.3", "uv>=0.9")
     session.run("python", "-m", "tests.packages.wheels", *session.posargs)
+
+
+@nox.session
+def native(session: nox.Session) -> None:
+    """Build the wheel of pykafka2-c, and test it: suites, random batches, sanitizers, other Pythons."""
+    session.install(".[test]", "abi3audit>=0.0.20", "setuptools>=77")
+    session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "build/native", "./native")
+    [wheel] = Path("build/native").glob("pykafka2_c-*-cp311-abi3-*.whl")
+    session.install("--force-reinstall", str(wheel))
+    session.run("abi3audit", "--strict", str(wheel))
+    compiled = {"PYKAFKA2_IMPLEMENTATION": "c", "PYKAFKA2_REQUIRE_NATIVE": "1"}
+    folders = ("records", "producer", "consumer", "aio", "native", "fuzz")
+    selected = ("-m", "not pure and not long and not spark")
+    session.run("pytest", "-q", *selected, *(f"tests/{name}" for name in folders), env=compiled)
+    session.run("python", "-m", "tests.fuzz.run", "--frames", "100000", "--target", "records", env=compiled)
+    session.run("python", "-m", "tests.fuzz.run", "--frames", "100000", "--target", "fetched", env=compiled)
+    session.run("python", "-m", "tests.native.differential", "--batches", "80000", *session.posargs)
+    session.run("python", "-m", "tests.native.counts", "--records", "1000000")
+    session.run("python", "-m", "tests.native.sanitized")
+    session.run("python", "-m", "tests.packages.pythons", "--native", *PYTHONS[1:])
 
 
 @nox.session
@@ -101,8 +122,8 @@ def long(session: nox.Session) -> None:
     """Run everything that takes too long for the gate.
 
     That is 10,000 seeds of each simulated scenario, fuzzed frames, the suite three times, older releases of
-    Apache Kafka, Streams and Connect, kills of Spark, all of librdkafka's tests, pyright on the public
-    signatures, and every benchmark.
+    Apache Kafka, Streams and Connect, kills of Spark, all of librdkafka's tests, franz-go's of share groups,
+    pyright on the public signatures, and every benchmark.
 
     Results are kept in files named after the commit, so an interrupted session resumes.
     `python -m tests.campaign.run --scenario producers --summary FILE` prints the summary of a file again. The
@@ -111,7 +132,7 @@ def long(session: nox.Session) -> None:
     session.install(".[test,bench,spark-test]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
     jobs = ("--jobs", str(os.cpu_count() or 1))
-    for scenario in ("producers", "consumers", "copies", "aio", "system"):
+    for scenario in ("producers", "consumers", "copies", "aio", "queues", "system"):
         seeds = ("--corpus", "0-9999", "--resume", f"seeds-{scenario}-{str(commit).strip()}.jsonl")
         session.run("python", "-m", "tests.campaign.run", "--scenario", scenario, *seeds, *jobs)
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
@@ -133,6 +154,9 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.spark.kills", *kept)
     for protocol in ("classic", "consumer"):
         session.run("python", "-m", "tests.conformance.librdkafka_suite", "--protocol", protocol)
+    # The tests of share groups of franz-go and of its fake broker.
+    if which("go"):
+        session.run("python", "-m", "tests.conformance.go_suites", "--share")
     # The recipes for FastAPI and Node, which the gate's environment does not have.
     if which("node"):
         session.run("python", "-m", "tests.conformance.recipe_programs")
@@ -143,6 +167,7 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks.producer", *kept, success_codes=[0, 1])
     session.run("python", "-m", "benchmarks.consumer", success_codes=[0, 1])
     session.run("python", "-m", "benchmarks.aio", success_codes=[0, 1])
+    session.run("python", "-m", "benchmarks.share", success_codes=[0, 1])
     for version in SPARKS:
         session.notify(f"spark(version='{version}')")
     session.run("python", "-m", "benchmarks.spark", "--write", success_codes=[0, 1])

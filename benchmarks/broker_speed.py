@@ -4,6 +4,8 @@
 
 Each cluster has three brokers in one process (Apache Kafka's in one JVM).
 
+  share        messages acquired and accepted per second by one member of a share group: 100 B, replication 1,
+               all partitions on one broker
   throughput   messages produced and consumed per second: 100 B and 1 KB, replication factors 1 and 3
   latency      one record at a time, with acks 0, 1 and all
   own          costs of the bundled broker alone: start, memory, idle processor time, 1,000 partitions
@@ -26,8 +28,15 @@ import time
 from collections.abc import Iterator
 
 import attrs
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 PARTITIONS = 6
 BROKERS = 3
@@ -36,6 +45,7 @@ FACTORS = (1, 3)
 PRODUCE_TARGETS = {100: 1.3, 1000: 1.2}
 """By size, the rate over Apache Kafka's."""
 FETCH_TARGET = 1.2
+SHARE_TARGET = 1.0
 # What is usual for a Kafka broker by acks, in milliseconds, for orientation.
 USUAL_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
 # The bundled broker when it checks every record, as it does in tests.
@@ -51,9 +61,13 @@ class Subject:
     bootstrap_servers: str
     pid: int
 
-    def create(self, topic: str, partitions: int, replicas: int) -> None:
+    def create(self, topic: str, partitions: int, replicas: int, *, leader: int | None = None) -> None:
+        """Create a topic, and with a leader all of its partitions on that broker alone."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        created = admin.create_topics([NewTopic(topic, partitions, replicas)])
+        new = NewTopic(topic, partitions, replicas)
+        if leader is not None:
+            new = NewTopic(topic, partitions, replica_assignment=[[leader]] * partitions)
+        created = admin.create_topics([new])
         for future in created.values():
             future.result(30)
         # Apache answers before every broker knows.
@@ -171,6 +185,31 @@ def fetch(subject: Subject, topic: str, records: int) -> float:
         consumer.close()
 
 
+def share_fetch(subject: Subject, topic: str, records: int) -> float:
+    """Return the messages per second from the first one to the last, accepted with the next fetch."""
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[earliest])
+    admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
+    for future in admin.incremental_alter_configs([group]).values():
+        future.result(30)
+    consumer = ShareConsumer({"bootstrap.servers": subject.bootstrap_servers, "group.id": topic})
+    try:
+        consumer.subscribe([topic])
+        count = first = 0
+        started = 0.0
+        deadline = time.monotonic() + 60
+        while count < records:
+            messages = consumer.poll(5.0)
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{subject.name} gave only {count} of {records} messages in a minute")
+            if not count:
+                started, first = time.perf_counter(), len(messages)
+            count += len(messages)
+        return (count - first) / (time.perf_counter() - started)
+    finally:
+        consumer.close()
+
+
 def latency(subject: Subject, topic: str, acks: int, records: int) -> tuple[float, float]:
     """Return p50 and p99 in seconds from `produce` of one record of 100 bytes to its delivery callback."""
     producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "acks": acks, "linger.ms": 0})
@@ -233,6 +272,30 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
             print(
                 f"  with log.validate=strict: produce {produced[STRICT]:,.0f}, fetch {fetched[STRICT]:,.0f}"
             )
+
+
+def shares(subjects: list[Subject], records: int, rounds: int, targets: Targets) -> None:
+    """Print the rate of a share group, and the brokers' processor time, which a busy machine changes less.
+
+    One broker leads all partitions: librdkafka waits for one broker's ShareFetch before it sends the next
+    broker's, so each broker whose partitions are empty would add its maximum wait to every round.
+    """
+    rates: dict[str, float] = {}
+    costs: dict[str, float] = {}
+    for number in range(rounds):
+        topic = f"share-{number}"
+        for subject in subjects:
+            subject.create(topic, PARTITIONS, 1, leader=0)
+            produce(subject, topic, records, SIZES[0])
+            before = cpu_seconds(subject.pid)
+            rate = share_fetch(subject, topic, records)
+            cost = cpu_seconds(subject.pid) - before
+            rates[subject.name] = max(rates.get(subject.name, 0.0), rate)
+            costs[subject.name] = min(costs.get(subject.name, cost), cost)
+            subject.delete(topic)
+    for name, cost in costs.items():
+        print(f"  {name}: {cost:.2f} s of processor time for {records:,} messages")
+    targets.ratio(f"share fetch, {SIZES[0]} B, replication 1", rates, SHARE_TARGET, "messages/s")
 
 
 def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
@@ -332,10 +395,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="rounds of each figure (default 2)")
     parser.add_argument("--without-apache", action="store_true", help="measure the bundled broker only")
     parser.add_argument(
-        "--only", choices=("throughput", "latency", "own"), action="append", help="only this part"
+        "--only", choices=("throughput", "share", "latency", "own"), action="append", help="only this part"
     )
     arguments = parser.parse_args()
-    only = arguments.only or ["throughput", "latency", "own"]
+    only = arguments.only or ["throughput", "share", "latency", "own"]
     targets = Targets()
     from benchmarks.broker_acks import machine
 
@@ -348,6 +411,8 @@ def main() -> int:
             if "throughput" in only:
                 looking = stack.enter_context(bundled(strict=True))
                 throughput([*subjects, looking], arguments.records, arguments.rounds, targets)
+            if "share" in only:
+                shares(subjects, arguments.records, arguments.rounds, targets)
             if "latency" in only:
                 latencies(subjects, arguments.rounds, targets)
     if "own" in only:

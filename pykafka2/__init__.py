@@ -39,14 +39,26 @@ if TYPE_CHECKING:
     from pykafka2.consumer.group.listeners import ConsumerRebalanceListener
     from pykafka2.consumer.interceptors import ConsumerInterceptor
     from pykafka2.errors import KafkaError
+    from pykafka2.events import ConnectionClosed, ConnectionOpened, RequestAnswered, RequestSent
+    from pykafka2.hooks import (
+        ClientInfo,
+        ClientInterceptor,
+        add_interceptor_factory,
+        remove_interceptor_factory,
+    )
+    from pykafka2.native import implementation as implementation
     from pykafka2.producer.bulk.delivery import BulkDelivery
     from pykafka2.producer.delivery.delivery import Delivery
-    from pykafka2.producer.interceptors import ProducerInterceptor, ProducerRecord
+    from pykafka2.producer.interceptors import BulkRecords, ProducerInterceptor, ProducerRecord
     from pykafka2.producer.partitioning.partitioners import ClusterView, Partitioner
     from pykafka2.producer.producer import KafkaProducer
     from pykafka2.producer.transactions.handle import TransactionHandle, end_transaction, end_transactions
     from pykafka2.records.columns import Columns
     from pykafka2.serializers import DefaultSerializer, Deserializer, JsonSerializer, Serializer
+    from pykafka2.share.consumer import KafkaShareConsumer
+    from pykafka2.share.records import AcknowledgeType, Reject, ShareRecord
+    from pykafka2.tables.scan import Estimate, Scan, scan
+    from pykafka2.tables.write import Written, write
     from pykafka2.types import (
         AdminHealth,
         BadRecord,
@@ -56,12 +68,15 @@ if TYPE_CHECKING:
         ConsumerHealth,
         ConsumerRecord,
         IsolationLevel,
+        Metric,
+        MetricKind,
         Node,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         PartitionInfo,
         ProducerHealth,
         RecordMetadata,
+        ShareConsumerHealth,
         SubscriptionPattern,
         TopicPartition,
     )
@@ -73,6 +88,15 @@ _HOMES = {
     "LastAssignment": "pykafka2.consumer.assignors.assignor",
     "MemberSubscription": "pykafka2.consumer.assignors.assignor",
     "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
+    "BulkRecords": "pykafka2.producer.interceptors",
+    "ClientInfo": "pykafka2.hooks",
+    "ClientInterceptor": "pykafka2.hooks",
+    "add_interceptor_factory": "pykafka2.hooks",
+    "remove_interceptor_factory": "pykafka2.hooks",
+    "ConnectionClosed": "pykafka2.events",
+    "ConnectionOpened": "pykafka2.events",
+    "RequestAnswered": "pykafka2.events",
+    "RequestSent": "pykafka2.events",
     "BulkDelivery": "pykafka2.producer.bulk.delivery",
     "ClusterView": "pykafka2.producer.partitioning.partitioners",
     "DefaultSerializer": "pykafka2.serializers",
@@ -105,6 +129,8 @@ _HOMES = {
     "ConsumerHealth": "pykafka2.types",
     "ConsumerRecord": "pykafka2.types",
     "IsolationLevel": "pykafka2.types",
+    "Metric": "pykafka2.types",
+    "MetricKind": "pykafka2.types",
     "Node": "pykafka2.types",
     "OffsetAndMetadata": "pykafka2.types",
     "OffsetAndTimestamp": "pykafka2.types",
@@ -112,14 +138,26 @@ _HOMES = {
     "PartitionInfo": "pykafka2.types",
     "ProducerHealth": "pykafka2.types",
     "RecordMetadata": "pykafka2.types",
+    "AcknowledgeType": "pykafka2.share.records",
+    "KafkaShareConsumer": "pykafka2.share.consumer",
+    "Reject": "pykafka2.share.records",
+    "ShareConsumerHealth": "pykafka2.types",
+    "ShareRecord": "pykafka2.share.records",
+    "Estimate": "pykafka2.tables.scan",
+    "Scan": "pykafka2.tables.scan",
+    "scan": "pykafka2.tables.scan",
+    "Written": "pykafka2.tables.write",
+    "write": "pykafka2.tables.write",
     "SubscriptionPattern": "pykafka2.types",
     "TopicPartition": "pykafka2.types",
+    "implementation": "pykafka2.native",
     "TransactionHandle": "pykafka2.producer.transactions.handle",
     "end_transaction": "pykafka2.producer.transactions.handle",
     "end_transactions": "pykafka2.producer.transactions.handle",
 }
 
 __all__ = [
+    "AcknowledgeType",
     "AclBinding",
     "AdminHealth",
     "Assignment",
@@ -127,10 +165,15 @@ __all__ = [
     "BadRecord",
     "BatchMetadata",
     "BulkDelivery",
+    "BulkRecords",
     "ClientHealth",
+    "ClientInfo",
+    "ClientInterceptor",
     "ClusterMetadata",
     "ClusterView",
     "Columns",
+    "ConnectionClosed",
+    "ConnectionOpened",
     "ConsumerGroupMetadata",
     "ConsumerHealth",
     "ConsumerInterceptor",
@@ -140,14 +183,18 @@ __all__ = [
     "DelegationToken",
     "Delivery",
     "Deserializer",
+    "Estimate",
     "IsolationLevel",
     "JsonSerializer",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
+    "KafkaShareConsumer",
     "LastAssignment",
     "MemberSubscription",
+    "Metric",
+    "MetricKind",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -161,15 +208,26 @@ __all__ = [
     "QuotaEntity",
     "RebalanceProtocol",
     "RecordMetadata",
+    "Reject",
+    "RequestAnswered",
+    "RequestSent",
+    "Scan",
     "ScramCredentialInfo",
     "Serializer",
+    "ShareConsumerHealth",
+    "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
     "TransactionHandle",
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
+    "Written",
+    "add_interceptor_factory",
     "end_transaction",
     "end_transactions",
+    "remove_interceptor_factory",
+    "scan",
+    "write",
 ]
 
 

@@ -236,6 +236,8 @@ class RecordTooLarge(KafkaError, ValueError):
         "Raise `max_request_size` or `buffer_memory`, and the topic's `max.message.bytes`, or send "
         "smaller records."
     )
+    row: int | None = None
+    """The index of the record in the values of `send_many`."""
 
 
 class RecordPurged(KafkaError):
@@ -1349,7 +1351,7 @@ class UnknownControllerId(BrokerError):
 class UnknownSubscriptionId(BrokerError):
     """The telemetry subscription is unknown; request it again."""
 
-    what_to_do = "Nothing: pykafka2 sends no telemetry."
+    what_to_do = "Nothing: the client subscribes again."
 
     code = 117
 
@@ -1357,7 +1359,7 @@ class UnknownSubscriptionId(BrokerError):
 class TelemetryTooLarge(BrokerError):
     """The telemetry is larger than allowed."""
 
-    what_to_do = "Nothing: pykafka2 sends no telemetry."
+    what_to_do = "Increase the brokers' telemetry.max.bytes, or subscribe to fewer metrics."
 
     code = 118
 
@@ -1380,9 +1382,12 @@ class TransactionAbortable(BrokerError):
 
 
 class InvalidRecordState(BrokerError):
-    """The record is not in a state that allows the acknowledgement."""
+    """The record is in no state to be acknowledged: its lock has expired or was lost."""
 
-    what_to_do = "Nothing: pykafka2 has no share groups."
+    what_to_do = (
+        "The brokers deliver the record again. Handle records in `with record:`, which renews their locks, "
+        "or request fewer at once (`max_poll_records`)."
+    )
 
     code = 121
 
@@ -1547,6 +1552,11 @@ def error_of(code: int, message: str | None = None) -> BrokerError:
     if cls is UnknownErrorCode:
         return UnknownErrorCode(code, message)
     return cls(message) if message else cls()
+
+
+def error_or_none(code: int, message: str | None = None) -> BrokerError | None:
+    """Return the error for a broker's code and message; None for 0."""
+    return error_of(code, message) if code else None
 
 
 def raise_for_code(code: int, message: str | None = None) -> None:

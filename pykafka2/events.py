@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from pykafka2.errors import KafkaError
 from pykafka2.slotted import slotted
 
 logger = logging.getLogger("pykafka2")
@@ -23,20 +24,84 @@ class Event:
 
 @slotted(frozen=True)
 class RequestSent(Event):
+    """A request was encoded and passed to its connection.
+
+    Attributes:
+        node: the broker's name as in error messages.
+        api: the API's name, such as `Produce`.
+        version: its version.
+        correlation_id: the number of the request on its connection.
+        size_bytes: its size on the wire.
+        node_id: the broker's id; negative for a bootstrap address.
+    """
+
     node: str
     api: str
     version: int
     correlation_id: int
     size_bytes: int
+    node_id: int = -1
 
 
 @slotted(frozen=True)
 class RequestAnswered(Event):
+    """A response was read, or the request has failed.
+
+    Attributes:
+        node: the broker's name as in error messages.
+        api: the API's name, such as `Produce`.
+        correlation_id: the number of the request on its connection.
+        latency: seconds since the request was sent.
+        error: the name of the error class of a failed request; None with a response, also one with errors.
+        version: the version of the API.
+        size_bytes: the size of the response on the wire; 0 without one.
+        throttle_time_ms: for how many milliseconds the broker throttles this client.
+        node_id: the broker's id; negative for a bootstrap address.
+    """
+
     node: str
     api: str
     correlation_id: int
     latency: float
     error: str | None = None
+    version: int = -1
+    size_bytes: int = 0
+    throttle_time_ms: int = 0
+    node_id: int = -1
+
+
+@slotted(frozen=True)
+class ConnectionOpened(Event):
+    """A connection is ready for requests.
+
+    Attributes:
+        node: the broker's name as in error messages.
+        node_id: the broker's id; negative for a bootstrap address.
+        seconds: the time for connecting, the handshake and authentication.
+    """
+
+    node: str
+    node_id: int
+    seconds: float
+
+
+@slotted(frozen=True)
+class ConnectionClosed(Event):
+    """A connection was closed, or an attempt to connect has failed.
+
+    Attributes:
+        node: the broker's name as in error messages.
+        node_id: the broker's id; negative for a bootstrap address.
+        was_ready: whether it was ready for requests before.
+        seconds: the time since the attempt to connect began.
+        error: the reason, also if the client has closed it.
+    """
+
+    node: str
+    node_id: int
+    was_ready: bool
+    seconds: float
+    error: KafkaError
 
 
 @slotted(frozen=True)
@@ -107,24 +172,25 @@ class EventSink:
     `subscribe`, which replaces the tuple that `emit` reads.
     """
 
-    __slots__ = ("_listeners",)
+    __slots__ = ("_listeners", "is_watched")
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
-
-    @property
-    def is_watched(self) -> bool:
+        self.is_watched = False
         """Whether there are listeners; if not, callers need not create events."""
-        return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Add a listener; return a function that removes it."""
-        self._listeners += (listener,)
+        self._set_listeners((*self._listeners, listener))
 
         def unsubscribe() -> None:
-            self._listeners = tuple(known for known in self._listeners if known is not listener)
+            self._set_listeners(tuple(known for known in self._listeners if known is not listener))
 
         return unsubscribe
+
+    def _set_listeners(self, listeners: tuple[Listener, ...]) -> None:
+        self._listeners = listeners
+        self.is_watched = bool(listeners)
 
     def emit(self, event: Event) -> None:
         for listener in self._listeners:

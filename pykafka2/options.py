@@ -131,6 +131,11 @@ class ClientOptions(SecurityOptions):
         True,
         "Whether brokers check that a new connection has reached the broker and the cluster of the metadata.",
     )
+    enable_metrics_push: bool = flag(
+        "enable_metrics_push",
+        True,
+        "Whether to push the client's metrics to brokers that ask for them (KIP-714).",
+    )
     bootstrap_resolve_timeout: float = duration(
         "bootstrap_resolve_timeout_ms",
         0,
@@ -323,6 +328,7 @@ class ClientConfig(SecurityConfig, total=False):
     metadata_recovery_strategy: RecoveryStrategy
     metadata_recovery_rebootstrap_trigger_ms: float
     metadata_cluster_check_enable: bool
+    enable_metrics_push: bool
     bootstrap_resolve_timeout_ms: float
     allow_auto_create_topics: bool
     send_buffer_bytes: int | None

@@ -133,7 +133,6 @@ COMMON_IGNORED: dict[str, str] = {
     "api_version": "versions are negotiated with each broker",
     "api_version_auto_timeout_ms": "versions are negotiated with each broker",
     "bootstrap_timeout_ms": "the constructor does not connect; max_block_ms and timeouts limit the calls",
-    "enable_metrics_push": "client metrics are not pushed to brokers",
     "kafka_client": "there is one network client",
     "metric_group_prefix": "metrics have Kafka's names",
     "metrics_enabled": "metrics have no cost per record and are always on",

@@ -94,3 +94,9 @@ def named(things: Iterable[object]) -> str:
     text = ", ".join(map(str, items[:MOST_NAMED]))
     more = len(items) - MOST_NAMED
     return f"{text} and {more} more" if more > 0 else text
+
+
+def why_not_open(client: str, state: str, failure: str | None) -> str:
+    """Return the sentence of `explain()` about a client that is closed or failed, with what to do."""
+    because = f": {failure}; close it and create a new one" if failure else ""
+    return f"The {client} is {state}{because}."

@@ -7,16 +7,14 @@ can exchange them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypedDict
 
 import attrs
 
 from pykafka2.other_clients import (
-    INSTEAD_OF_CALLS,
-    ForeignCall,
-    no_such_attribute,
     unexpected_argument,
+    with_foreign_calls,
 )
 
 if TYPE_CHECKING:
@@ -77,8 +75,7 @@ if not TYPE_CHECKING:  # type checkers know the two fields
     _new_topic_partition.__qualname__ = "TopicPartition.__new__"
     _new_topic_partition.__wrapped__ = TopicPartition.__new__  # has the signature that `inspect` shows
     TopicPartition.__new__ = _new_topic_partition
-    for _name in INSTEAD_OF_CALLS["TopicPartition"]:
-        setattr(TopicPartition, _name, ForeignCall(_name))
+    with_foreign_calls(TopicPartition)
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -119,6 +116,25 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class OffsetInTopic(OffsetAndMetadata):
+    """An offset of `consumer.next_offsets()`, which also has the id of its topic.
+
+    A transaction commits it only to the topic with this id (KIP-1319). The id is not compared.
+    """
+
+    topic_id: bytes = b""
+
+    @classmethod
+    def of(cls, offset: OffsetAndMetadata, topic_id: bytes) -> OffsetInTopic:
+        """Return the offset with this id."""
+        made = cls(*offset)
+        made.topic_id = topic_id
+        return made
+
+    def __repr__(self) -> str:
+        return repr(OffsetAndMetadata(*self))
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The first offset whose record is not older than the requested time (milliseconds since the epoch)."""
 
@@ -154,6 +170,7 @@ class PartitionInfo:
 
 
 # Created for each record, hence neither frozen nor validated (hotpath: attrs frozen costs 0.4 us more).
+@with_foreign_calls
 @attrs.define(eq=True)
 class ConsumerRecord(Generic[K, V]):
     """One consumed record.
@@ -208,18 +225,21 @@ class ConsumerRecord(Generic[K, V]):
             header_size if self.headers else -1,
         )
 
-    if not TYPE_CHECKING:  # type checkers would accept any attribute otherwise
 
-        def __getattr__(self, name: str) -> Any:
-            """Create the headers of a record without any at first use.
+def _headers_of(record: Any) -> Headers:
+    """The headers in order, an empty list if there are none."""
+    headers: Headers | None = getattr(record, "headers_slot", None)  # an `except` takes twice as long
+    if headers is None:
+        # An empty list for each record would add a fifth to the cost of reading it, and as much again for
+        # the garbage collector.
+        record.headers_slot = headers = []
+    return headers
 
-            An empty list for each record would add a fifth to the cost of reading it, and as much again for
-            the garbage collector.
-            """
-            if name != "headers":
-                raise no_such_attribute(self, name)
-            self.headers = []
-            return self.headers
+
+if not TYPE_CHECKING:  # type checkers know the field
+    # The decoders set the slot itself, which is as fast as any other.
+    ConsumerRecord.headers_slot = _slot = ConsumerRecord.headers
+    ConsumerRecord.headers = property(_headers_of, _slot.__set__, _slot.__delete__)
 
 
 @attrs.define(frozen=True)
@@ -285,6 +305,11 @@ class BatchMetadata:
         return len(self.rows)
 
     @property
+    def last_offset(self) -> int:
+        """The offset of the last record; -1 with acks=0."""
+        return self.base_offset + len(self.rows) - 1 if self.base_offset >= 0 else self.base_offset
+
+    @property
     def topic_partition(self) -> TopicPartition:
         """The partition, with its topic."""
         return TopicPartition(self.topic, self.partition)
@@ -294,7 +319,7 @@ class BatchMetadata:
 class ConsumerGroupMetadata:
     """A consumer's membership, for a transactional producer (KIP-447).
 
-    `topic_ids` are the ids of the topics that its positions refer to, so that a topic that was deleted and
+    `topic_ids` are the ids of the topics whose records it has read, so that a topic that was deleted and
     created again does not get old offsets (KIP-1319).
     """
 
@@ -305,9 +330,46 @@ class ConsumerGroupMetadata:
     topic_ids: Mapping[TopicPartition, bytes] = attrs.field(factory=dict, kw_only=True, eq=False, repr=False)
 
 
+class MetricKind(StrEnum):
+    """How the value of a metric is meant."""
+
+    COUNTER = "counter"
+    """A total since the client was created; never decreases."""
+    GAUGE = "gauge"
+    """A current value."""
+    RATE = "rate"
+    """An increase per second, or per hour where the unit says so, over the last 30 to 60 seconds."""
+    AVERAGE = "average"
+    """The mean of the last 30 to 60 seconds; nan if nothing was measured."""
+    MAXIMUM = "maximum"
+    """The largest value of the last 30 to 60 seconds; nan if nothing was measured."""
+    MINIMUM = "minimum"
+    """The smallest value of the last 30 to 60 seconds; nan if nothing was measured."""
+
+
+@attrs.define(frozen=True)
+class Metric:
+    """One metric of a client, with its value when it was read.
+
+    `name`, `group` and `tags` are Apache Kafka's: the tag `client-id` is always there, and `node-id`, `topic`
+    or `topic` and `partition` if there is a value for each broker, topic or partition. `unit` is a word such
+    as `milliseconds`.
+    """
+
+    name: str
+    group: str
+    value: float
+    kind: MetricKind
+    unit: str
+    tags: Mapping[str, str]
+    description: str
+
+
 class ClientHealth(TypedDict):
     """The fields that `health()` has in every client: producer, consumer and admin client."""
 
+    implementation: str
+    """The implementation of the code that runs for each record: `python`, or `c` with pykafka2-c."""
     state: str
     """open, closed or failed; only a new client helps if it is not open."""
     failure: str | None
@@ -370,6 +432,27 @@ class ConsumerHealth(ClientHealth):
     """The fetched bytes that no call has returned yet."""
     codec_libraries: dict[str, str | None]
     """The package that each codec uses, or None if there is none."""
+
+
+class ShareConsumerHealth(ClientHealth):
+    """The result of `KafkaShareConsumer.health`: the fields of `ClientHealth`, and these."""
+
+    group: dict[str, Any]
+    """The membership: id, state, member_id, epoch, coordinator, last_error and assigned partitions."""
+    lock_timeout: float | None
+    """Seconds for which a record is locked; None before the first response."""
+    locks: dict[str, dict[str, Any]]
+    """The records that wait for an acknowledgement or its confirmation, by partition: how many in each state,
+    offset and age of the oldest, the seconds until the first lock expires, and how long handlers run."""
+    brokers: dict[int, dict[str, Any]]
+    """The share sessions by node id: epoch, request in flight and its seconds, waiting acknowledgements and
+    last error."""
+    buffered_records: int
+    """The acquired offsets that no call has returned yet."""
+    locks_lost: int
+    """The records whose locks ended without an acknowledgement."""
+    locks_renewed: int
+    """The renewals of locks."""
 
 
 class AdminHealth(ClientHealth):

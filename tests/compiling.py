@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -33,10 +33,13 @@ class SharedCompiling:
     When it then collects all of them, the others have been compiled by the other workers.
     """
 
-    def __init__(self, number: int, workers: int, ignored: Sequence[str]) -> None:
+    def __init__(
+        self, number: int, workers: int, ignored: Sequence[str], is_left_out: Callable[[Path], bool]
+    ) -> None:
         self._number = number
         self._workers = workers
         self._ignored = ignored
+        self._is_left_out = is_left_out
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
@@ -44,7 +47,7 @@ class SharedCompiling:
         paths = sorted({path.resolve() for folder in folders for path in folder.rglob("test_*.py")})
         for path in paths[self._number :: self._workers]:
             parts = path.relative_to(ROOT).with_suffix("").parts
-            if not set(parts) & set(self._ignored):
+            if not set(parts) & set(self._ignored) and not self._is_left_out(path):
                 _import(".".join(parts))
 
 

@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.compiling import SharedCompiling, keep_bytecode
 from tests.failures import FailuresAtOnce
-from tests.gate import PLAIN_RUN, GateReport, LongestFirst, OneCase
+from tests.gate import GATE_PROFILE, PLAIN_RUN, GateReport, LongestFirst, OneCase
 from tests.hypothesis_start import leave_out_our_constants, make_unicode_tables
 from tests.memory import MemoryReport, MemorySaver
+
+# The suite tests the Python code, also in processes that it starts; `nox -s native` tests the extension.
+os.environ.setdefault("PYKAFKA2_IMPLEMENTATION", "python")
 
 # Shared, noisy machines: a slow example is not a failure, and a failing one must print how to repeat it.
 settings.register_profile(
@@ -25,6 +28,8 @@ settings.register_profile(
 )
 # For a plain run, without the tests of the gate.
 settings.register_profile("quick", parent=settings.get_profile("pykafka2"), max_examples=25)
+# For the gate: `nox -s tests` and `nox -s long` try twice as many, in another order each time.
+settings.register_profile(GATE_PROFILE, parent=settings.get_profile("pykafka2"), max_examples=50)
 settings.load_profile("pykafka2")
 
 collect_ignore = [] if os.environ.get("PYKAFKA2_CONFORMANCE") == "1" else ["conformance"]
@@ -46,15 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
         leave_out_our_constants()
+    elif config.getoption("--hypothesis-profile") == GATE_PROFILE:
+        leave_out_our_constants()
     keep_bytecode()
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    report = GateReport(config)
+    one_case = OneCase(config, report)
     if worker is None:  # the workers of pytest-xdist come after this
         make_unicode_tables()
     else:
         number = int(worker["workerid"].removeprefix("gw"))
-        config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
-    report = GateReport(config)
-    config.pluginmanager.register(OneCase(config, report))
+        config.pluginmanager.register(
+            SharedCompiling(number, worker["workercount"], collect_ignore, one_case.leaves_out)
+        )
+    config.pluginmanager.register(one_case)
     config.pluginmanager.register(report)
     config.pluginmanager.register(LongestFirst())
     config.pluginmanager.register(MemorySaver())

@@ -24,6 +24,11 @@ class LiveCluster:
         self.wires.append(RawClient(self.cluster.brokers[broker_id].address))
         return self.wires[-1]
 
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in self.wires:
+            wire.close()
+
     def leader_id(self, partition: int = 0) -> int:
         """Return the id of the broker that leads a partition of topic "t"."""
         return self.cluster.partition("t", partition).leader
@@ -46,8 +51,7 @@ def live(kafka_cluster: KafkaCluster) -> Iterator[LiveCluster]:
     """The cluster of the test's mark, with connections."""
     cluster = LiveCluster(kafka_cluster)
     yield cluster
-    for wire in cluster.wires:
-        wire.close()
+    cluster.close()
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ a run with named files or folders takes all their cases.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ MARKER = "gate"
 LONGEST = "longest"
 PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
+GATE_PROFILE = "gate"
+"""The profile of Hypothesis in `.ci/run`."""
 
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"
 
@@ -25,8 +29,24 @@ HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m 
 def rest_in_gate(values: Iterable[object]) -> list[object]:
     """Values for `pytest.mark.parametrize`: the first in every run, the others in the gate."""
     first, *others = values
-    rest = [one if isinstance(one, tuple) else (one,) for one in others]
-    return [first, *(pytest.param(*one, marks=pytest.mark.gate) for one in rest)]
+    return [first, *(_marked(one, pytest.mark.gate) for one in others)]
+
+
+def rest_in_long(values: Iterable[object], in_gate: int = 1) -> list[object]:
+    """Values for `pytest.mark.parametrize`: the first in every run, so many in the gate, and the others
+    marked `long`.
+    """
+    first, *others = values
+    more = (_marked(one, pytest.mark.gate) for one in others[: in_gate - 1])
+    return [
+        first,
+        *more,
+        *(_marked(one, pytest.mark.gate, pytest.mark.long) for one in others[in_gate - 1 :]),
+    ]
+
+
+def _marked(case: object, *marks: pytest.MarkDecorator) -> object:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks)
 
 
 def chosen(test: str, count: int) -> int:
@@ -38,8 +58,20 @@ def chosen(test: str, count: int) -> int:
     return zlib.crc32(test.encode()) % count
 
 
+OF_A_FILE = re.compile(rf"^pytestmark = (?:\[[^\]]*|.*)\bpytest\.mark\.{MARKER}\b", re.MULTILINE)
+TEST = re.compile(r"^ *(?:async )?def test_", re.MULTILINE)
+
+
+def count_of_gate(path: Path) -> int:
+    """Return the number of tests of a file whose `pytestmark` makes all of them the gate's; otherwise 0."""
+    if not path.name.startswith("test_") or path.suffix != ".py":
+        return 0
+    source = path.read_text(encoding="utf-8")
+    return len(TEST.findall(source)) if OF_A_FILE.search(source) else 0
+
+
 def examples(most: int) -> int:
-    """For `max_examples` of Hypothesis: a quarter of them in a plain run, whose profile says so."""
+    """For `max_examples` of Hypothesis: the profile takes a quarter in a plain run, and half in the gate."""
     return max(2, most * settings().max_examples // 100)
 
 
@@ -90,13 +122,28 @@ class OneCase:
         """A worker of pytest-xdist is given paths, wherever they come from."""
         node.workerinput["everything"] = self._everything
 
+    @property
+    def is_plain_run_of_all(self) -> bool:
+        """Whether this is a plain `python -m pytest`: no other tests are selected, and none are named."""
+        return self._everything and self._is_plain
+
+    def leaves_out(self, path: Path) -> bool:
+        """Whether a file is not even imported, because all of its tests are the gate's."""
+        return self.is_plain_run_of_all and count_of_gate(path) > 0
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        if not self.leaves_out(collection_path):
+            return None
+        self._report.add(count_of_gate(collection_path))
+        return True
+
     @pytest.hookimpl(wrapper=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None]:
         """Leave out here what a plain run deselects later: to make ten thousand items takes two seconds in
         each process.  pytest's list of cases is private; without it the run is the same and takes longer."""
         yield
         cases: list[Any] = getattr(metafunc, "_calls", [])
-        if self._everything and self._is_plain and len(cases) > 1:
+        if self.is_plain_run_of_all and len(cases) > 1:
             plain = [case for case in cases if not any(mark.name == MARKER for mark in case.marks)]
             taken = plain[chosen(metafunc.definition.nodeid, len(plain))] if plain else cases[0]
             self._report.add(len(cases) - 1)

@@ -27,7 +27,7 @@ def leave_out_our_constants() -> None:
     """Keep Hypothesis from parsing all our modules for numbers and texts that it then tries now and then.
 
     There is no setting for it, so a function of its own is replaced, where there is one: without it a run
-    takes some seconds longer and is the same otherwise.  The gate's run lets it try them.
+    takes some seconds longer and is the same otherwise.  `nox -s tests` lets it try them.
     """
     try:
         providers: ModuleType = import_module("hypothesis.internal.conjecture.providers")

@@ -61,6 +61,7 @@ SECURITY_SHOWN_BY = {
 }
 
 SHARED_SHOWN_BY = {
+    "enable_metrics_push": ("tests/cluster/test_telemetry.py", "test_telemetry_can_be_switched_off"),
     "bootstrap_resolve_timeout_ms": (
         "tests/cluster/test_bootstrap.py",
         "test_names_that_never_resolve_fail_calls_after_the_resolve_timeout",

@@ -66,6 +66,7 @@ def test_bad_addresses_are_refused_by_name(text: object, why: str) -> None:
         parse_addresses(text)
 
 
+@pytest.mark.gate
 @given(
     st.lists(
         st.tuples(

@@ -18,6 +18,7 @@ from pykafka2 import (
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.docs.test_guides import functions_of_guide
+from tests.gate import rest_in_long
 
 CLIENTS = ("producer", "consumer", "admin")
 
@@ -25,6 +26,12 @@ CLIENTS = ("producer", "consumer", "admin")
 @pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
 def cluster(simulation: Simulation, request: pytest.FixtureRequest) -> KafkaCluster:
     return simulation.cluster(brokers=request.param, topics={"orders": 3})
+
+
+in_400_seconds = pytest.mark.parametrize(
+    "cluster", rest_in_long([1, 3]), indirect=True, ids=["one broker", "three brokers"]
+)
+"""Three brokers fetch from each other all the time."""
 
 
 @pytest.fixture
@@ -68,6 +75,7 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
+@in_400_seconds
 def test_age_of_metadata_grows_while_requests_for_it_have_no_response(
     simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]
 ) -> None:
@@ -79,6 +87,7 @@ def test_age_of_metadata_grows_while_requests_for_it_have_no_response(
         assert health["metadata_request_age"] < 200, name
 
 
+@pytest.mark.gate
 def test_health_of_a_failed_client_has_its_failure(
     clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +102,7 @@ def test_health_of_a_failed_client_has_its_failure(
 
 
 @pytest.mark.gate
+@in_400_seconds
 def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -110,6 +120,7 @@ def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
     assert not any(link.is_connected for link in bootstrap)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLIENTS)
 def test_health_shows_the_loss_of_the_last_broker_within_a_second(
@@ -131,6 +142,7 @@ def test_health_shows_the_loss_of_the_last_broker_within_a_second(
     assert client.health()["connected"]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_readiness_of_the_guide_is_false_a_second_after_the_last_broker_died(
     simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]

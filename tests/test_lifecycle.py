@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, aio, lifecy
 from pykafka2.errors import ClientClosed, ForkedClientError, UnknownOption
 from pykafka2.network.selector import SocketSelector
 from pykafka2.testing import KafkaCluster
+from tests.forks import in_child
 
 
 class Client:
@@ -36,19 +35,6 @@ class Client:
     def _on_exit(self, timeout: float) -> int:
         self.exits.append(timeout)
         return self.remaining
-
-
-def in_child(check: Callable[[], bool]) -> bool:
-    """Whether `check` holds in a forked child."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the child only looks, and ends
-        child = os.fork()
-    if child == 0:
-        try:
-            os._exit(0 if check() else 1)
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
@@ -187,6 +173,7 @@ def has_ended(driver: Any) -> bool:
 
 
 class TestAProducer:
+    @pytest.mark.gate
     def test_producer_call_in_a_forked_child_raises_and_the_parent_loses_no_record(self) -> None:
         with (
             KafkaCluster(brokers=1, topics={"orders": 1}) as cluster,
@@ -341,6 +328,7 @@ class TestAProducer:
             assert took[0] < 5
             assert has_ended(driver)
 
+    @pytest.mark.gate
     @pytest.mark.slow
     def test_producer_sends_queued_records_at_exit(self) -> None:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:

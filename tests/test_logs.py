@@ -78,6 +78,7 @@ def test_line_names_the_client_once_and_other_threads_as_well(capsys: pytest.Cap
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "lines"),

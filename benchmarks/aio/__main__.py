@@ -39,7 +39,7 @@ from benchmarks.side_by_side.command import Benchmark, add_outputs
 from benchmarks.side_by_side.command import run as run_command
 from benchmarks.side_by_side.measured import Measured
 from benchmarks.side_by_side.report import Target, latencies, over, rate
-from benchmarks.side_by_side.turns import Results, play_in_process, play_rounds
+from benchmarks.side_by_side.turns import Results, installed, play_in_process, play_rounds
 
 QUICK_SHARE = 0.2
 SMOKE_SHARE = 0.02
@@ -61,7 +61,9 @@ class Plan:
 
     def runs_of(self, cell: Cell) -> list[Run]:
         """Return one round in this cell."""
-        chosen = [name for name in CLIENTS[cell.what] if self.clients is None or name in self.clients]
+        names = CLIENTS[cell.what]
+        wanted = installed(names) if self.clients is None else self.clients
+        chosen = [name for name in names if name in wanted]
         return [Run(name, cell, self.records_of(cell)) for name in chosen]
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ from benchmarks.aio.runs import PARTITIONS, Run
 from benchmarks.producer.inputs import inputs_of
 from benchmarks.producer.runs import Cell as Sent
 from benchmarks.side_by_side.measured import Measured, clock, peak_rss_mb
+from benchmarks.side_by_side.turns import with_compiled
 
 Client = Callable[[Run], Awaitable[Measured]]
 Send = Callable[[bytes], Awaitable[Awaitable[Any]]]
@@ -325,12 +326,15 @@ async def sync_poll(run: Run) -> Measured:
         return Measured(count / (ended - started), (cpu_ended - cpu) / count * 1e6, peak_rss_mb())
 
 
-SENDERS = {
-    "pykafka2.aio": pykafka2_sender,
-    "aiokafka": aiokafka_sender,
-    "confluent_kafka.aio": confluent_sender,
-}
-READERS = {"pykafka2.aio": pykafka2_reader, "aiokafka": aiokafka_reader}
+SENDERS = with_compiled(
+    {
+        "pykafka2.aio": pykafka2_sender,
+        "aiokafka": aiokafka_sender,
+        "confluent_kafka.aio": confluent_sender,
+    },
+    "pykafka2.aio",
+)
+READERS = with_compiled({"pykafka2.aio": pykafka2_reader, "aiokafka": aiokafka_reader}, "pykafka2.aio")
 
 CLIENTS: dict[str, dict[str, Client]] = {
     "send": {name: sending(connect) for name, connect in SENDERS.items()}

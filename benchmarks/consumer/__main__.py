@@ -33,6 +33,7 @@ from benchmarks.consumer.runs import CODECS, LENGTHS, PARTS, SIZES, Cell, one_ax
 from benchmarks.consumer.waiting import WAITING
 from benchmarks.producer.brokers import BROKERS
 from benchmarks.side_by_side.command import Benchmark, add_outputs, run
+from benchmarks.side_by_side.turns import installed
 
 QUICK_SHARE = 0.2
 SMOKE_SHARE = 0.04
@@ -91,7 +92,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     share = SMOKE_SHARE if arguments.smoke else QUICK_SHARE if arguments.quick else 1.0
     return Plan(
         cells,
-        arguments.client or [*CLIENTS, *WAITING],
+        arguments.client or installed([*CLIENTS, *WAITING]),
         arguments.rounds or (1 if is_quick else 3),
         arguments.share or share,
     )

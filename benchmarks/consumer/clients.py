@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.consumer.runs import PARTITIONS, Run
+from benchmarks.side_by_side.turns import with_compiled
 
 CONFLUENT_TUNED = {
     "queued.min.messages": 1_000_000,
@@ -164,7 +165,7 @@ def aiokafka(run: Run) -> Iterator[int]:
         loop.close()
 
 
-CLIENTS: dict[str, Callable[[Run], Iterator[int]]] = {
+PYTHON_CLIENTS: dict[str, Callable[[Run], Iterator[int]]] = {
     "pykafka2 poll": pykafka2_poll,
     "pykafka2 iteration": pykafka2_iteration,
     "pykafka2 poll_columns": pykafka2_columns,
@@ -175,3 +176,4 @@ CLIENTS: dict[str, Callable[[Run], Iterator[int]]] = {
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
 }
+CLIENTS = with_compiled(PYTHON_CLIENTS, "pykafka2 poll", "pykafka2 iteration", "pykafka2 poll_columns")

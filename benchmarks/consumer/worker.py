@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 
 from benchmarks.consumer.clients import CLIENTS
 from benchmarks.consumer.runs import Cell, Run
@@ -25,19 +26,22 @@ def play(run: Run) -> Measured:
 
 
 def read_all(run: Run) -> Measured:
-    """The clock begins with the first records: connecting is not what is measured."""
-    arriving = CLIENTS[run.client](run)
+    return read_from(CLIENTS[run.client](run), run.records)
+
+
+def read_from(arriving: Iterator[int], records: int) -> Measured:
+    """Read so many records. The clock begins with the first of them: connecting is not what is measured."""
     begun = time.monotonic()
     while not (first := next(arriving)):
-        _check_silence(begun, run, 0)
+        _check_silence(begun, 0, records)
     started, cpu = clock()
     count, received_at = first, time.monotonic()
-    while count < run.records:
+    while count < records:
         more = next(arriving)
         if more:
             count, received_at = count + more, time.monotonic()
         else:
-            _check_silence(received_at, run, count)
+            _check_silence(received_at, count, records)
     ended, cpu_ended = clock()
     peak = peak_rss_mb()
     arriving.close()  # type: ignore[attr-defined]
@@ -45,9 +49,9 @@ def read_all(run: Run) -> Measured:
     return Measured(read / (ended - started), (cpu_ended - cpu) / read * 1e6, peak)
 
 
-def _check_silence(since: float, run: Run, count: int) -> None:
+def _check_silence(since: float, count: int, records: int) -> None:
     if time.monotonic() - since > SILENT_SECONDS:
-        raise RuntimeError(f"nothing came for {SILENT_SECONDS:g} s after {count} of {run.records} records")
+        raise RuntimeError(f"nothing came for {SILENT_SECONDS:g} s after {count} of {records} records")
 
 
 if __name__ == "__main__":

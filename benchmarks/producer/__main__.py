@@ -45,6 +45,7 @@ from benchmarks.producer.runs import (
     BATCH_BYTES,
     CODECS,
     KEYS,
+    LENGTHS,
     MODES,
     PARTITIONS,
     SIZES,
@@ -54,6 +55,7 @@ from benchmarks.producer.runs import (
 )
 from benchmarks.producer.waiting import WAITING
 from benchmarks.side_by_side.command import Benchmark, add_outputs, run
+from benchmarks.side_by_side.turns import installed
 from tests.campaign.results import UnlikeParts
 
 QUICK_SHARE = 0.05
@@ -95,6 +97,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         help="only cells with so many partitions",
     )
+    parser.add_argument("--lengths", choices=LENGTHS, action="append", help="only cells with these lengths")
     parser.add_argument(
         "--batch-bytes",
         type=int,
@@ -123,7 +126,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     modes = arguments.mode or list(MODES)
     axes = {
         name: chosen
-        for name in ("size", "keys", "codec", "partitions", "batch_bytes")
+        for name in ("size", "keys", "codec", "partitions", "lengths", "batch_bytes")
         if (chosen := getattr(arguments, name))
     }
     make = every_cell if arguments.all or axes else one_axis_at_a_time
@@ -138,7 +141,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         cells += [Cell(broker, lengths="varying") for broker in brokers if "equal" in modes]
     return Plan(
         cells,
-        arguments.client or [*CLIENTS, *WAITING],
+        arguments.client or installed([*CLIENTS, *WAITING]),
         arguments.rounds or (1 if arguments.quick else 3),
         arguments.share or (QUICK_SHARE if arguments.quick else 1.0),
         QUICK_PEERS if arguments.quick and not arguments.client else None,

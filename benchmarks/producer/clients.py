@@ -18,6 +18,7 @@ from benchmarks.producer.runs import (
     LINGER_MS,
     Run,
 )
+from benchmarks.side_by_side.turns import with_compiled
 
 TIMEOUT = 120.0
 
@@ -265,7 +266,7 @@ class Aiokafka(_Base):
         self.loop.close()
 
 
-CLIENTS: dict[str, Callable[[Run, Inputs], Sending]] = {
+PYTHON_CLIENTS: dict[str, Callable[[Run, Inputs], Sending]] = {
     "pykafka2 send": Pykafka2,
     "pykafka2 send, add_callback": Pykafka2Futures,
     "pykafka2 send_many": Pykafka2Many,
@@ -276,6 +277,7 @@ CLIENTS: dict[str, Callable[[Run, Inputs], Sending]] = {
     "kafka-python": KafkaPython,
     "aiokafka": Aiokafka,
 }
+CLIENTS = with_compiled(PYTHON_CLIENTS, "pykafka2 send", "pykafka2 send, add_callback", "pykafka2 send_many")
 
 EQUAL_ONLY = frozenset({"confluent-kafka, 1 MiB batches"})
 """At its defaults it would be the same client again."""

@@ -17,6 +17,7 @@ CODECS = ("none", "lz4", "zstd")
 SIZES = (100, 1000, 10_000)
 PARTITIONS = (1, 6)
 MODES = ("equal", "defaults")
+LENGTHS = ("fixed", "varying")
 
 SINGLE_BATCH_BYTES = 16_384
 """The default batch_size of pykafka2 and Java."""

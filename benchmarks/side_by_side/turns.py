@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from statistics import median
 from typing import Any, Generic, TypeVar
 
@@ -20,8 +22,11 @@ from benchmarks.side_by_side.run import AnyRun
 
 RUN_TIMEOUT = 300.0
 
-Cell = TypeVar("Cell")
+PURE, COMPILED = "pykafka2", "pykafka2[c]"
+"""How the names of clients begin that run in Python alone, and with the extension."""
 
+Cell = TypeVar("Cell")
+C = TypeVar("C")
 
 R = TypeVar("R", bound=AnyRun)
 
@@ -71,22 +76,40 @@ def play_rounds(
                 results.problems.append(f"{run.client} | {run.cell}: {problem}")
 
 
+def with_compiled(clients: Mapping[str, C], *names: str) -> dict[str, C]:
+    """Add these clients of pykafka2 once more, as `pykafka2[c] ...`."""
+    return {**clients, **{name.replace(PURE, COMPILED, 1): clients[name] for name in names}}
+
+
+def installed(clients: Iterable[str]) -> list[str]:
+    """Return the clients without those of the compiled code, unless pykafka2-c is installed."""
+    has_compiled = find_spec("pykafka2_c") is not None
+    return [name for name in clients if has_compiled or not name.startswith(COMPILED)]
+
+
+def environment_of(client: str) -> dict[str, str]:
+    """Return the environment of a client's process, which picks pykafka2's implementation."""
+    return {**os.environ, "PYKAFKA2_IMPLEMENTATION": "c" if client.startswith(COMPILED) else "python"}
+
+
 def play_in_process(worker: str, run: AnyRun) -> Measured:
     """Play a run (attrs) in a process of the module `worker`, counting instructions if possible."""
     command = [sys.executable, "-m", worker, json.dumps(attrs.asdict(run))]
     if not counts_instructions():
-        return Measured(**json.loads(_output(command)))
+        return Measured(**json.loads(_output(command, run.client)))
     with tempfile.NamedTemporaryFile("r") as counted:
         perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counted.name, "--", *command]
-        measured = Measured(**json.loads(_output(perf)))
+        measured = Measured(**json.loads(_output(perf, run.client)))
         found = re.search(r"^(\d+),", counted.read(), re.MULTILINE)
         if found is not None:
             measured.instructions = int(found.group(1)) / run.records
         return measured
 
 
-def _output(command: Iterable[str]) -> str:
-    done = subprocess.run([*command], capture_output=True, text=True, timeout=RUN_TIMEOUT)
+def _output(command: Iterable[str], client: str) -> str:
+    done = subprocess.run(
+        [*command], capture_output=True, text=True, timeout=RUN_TIMEOUT, env=environment_of(client)
+    )
     if done.returncode:
         raise RuntimeError(done.stderr.strip()[-2000:])
     return done.stdout.strip().splitlines()[-1]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         OffsetSpec,
         OffsetTimestamp,
         PartitionLag,
+        ShareGroupOffset,
     )
     from pykafka2.admin.outcomes import ItemsFailed, Listings, Outcomes
     from pykafka2.admin.terms import (
@@ -107,6 +108,7 @@ _HOMES = {
         "OffsetSpec",
         "OffsetTimestamp",
         "PartitionLag",
+        "ShareGroupOffset",
     ),
     "pykafka2.admin.outcomes": ("ItemsFailed", "Listings", "Outcomes"),
     "pykafka2.admin.terms": (
@@ -196,6 +198,7 @@ __all__ = [
     "ResourceType",
     "ScramCredentialInfo",
     "ScramMechanism",
+    "ShareGroupOffset",
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",

@@ -18,7 +18,7 @@ from pykafka2.admin.cluster import ClusterAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.group_lag import GroupLagAdmin
 from pykafka2.admin.group_resets import GroupResetsAdmin
-from pykafka2.admin.inspection import InspectionCalls
+from pykafka2.admin.inspection import InspectionCalls, measure, rows_of
 from pykafka2.admin.log_dirs import LogDirsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig, AdminOptions
 from pykafka2.admin.partitions import PartitionsAdmin
@@ -29,6 +29,7 @@ from pykafka2.admin.users import UsersAdmin
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ForkedClientError
 from pykafka2.flattened import flattened
+from pykafka2.hooks import Hooks, with_added
 from pykafka2.other_clients import explaining_all, no_such_attribute
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class KafkaAdminClient(
             return  # the connections belong to the parent process
         self._cluster.close(self._cluster.seconds_of(timeout))
         self._tracked.end()
+        self._cluster.hooks.close()
 
     def __enter__(self) -> KafkaAdminClient:
         return self
@@ -134,7 +136,12 @@ def new_cluster(
 ) -> ClusterClient:
     """Return the core of an admin client; with `owns_runtime` it closes its runtime."""
     name = f"pykafka2-admin-{options.client_id}"
-    return ClusterClient(options, name=name, runtime=runtime, owns_runtime=owns_runtime)
+    cluster = ClusterClient(options, name=name, runtime=runtime, owns_runtime=owns_runtime)
+    measure(cluster)
+    hooks = Hooks(with_added("admin", options.interceptors))
+    cluster.start_hooks(hooks, "admin", functools.partial(rows_of, cluster))
+    cluster.start_telemetry(functools.partial(rows_of, cluster))
+    return cluster
 
 
 def admin_of(cluster: ClusterClient) -> KafkaAdminClient:

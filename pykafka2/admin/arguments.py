@@ -85,6 +85,15 @@ def real_number(argument: str, value: object, *, minimum: float) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def config_value(setting: str, value: object) -> str:
+    """Return the value of a setting as brokers read it. Raise IllegalArgument."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise IllegalArgument(f"{setting}={value!r} must be a str, a number or a bool")
+
+
 def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
     """Return the timeout in seconds from either argument; None if both are None. Raise IllegalArgument."""
     if timeout_ms is None:

@@ -21,7 +21,7 @@ from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_brokers, at_one, broker_ids
 from pykafka2.admin.rounds import Results, was_refused
 from pykafka2.driver.pollable import AnyNode
-from pykafka2.errors import IllegalArgument, KafkaError, UnknownTopicOrPartition, error_of
+from pykafka2.errors import IllegalArgument, KafkaError, UnknownTopicOrPartition, error_of, error_or_none
 from pykafka2.text import type_of
 from pykafka2.types import Node
 
@@ -400,4 +400,4 @@ def _error_of_quorum(response: Any) -> KafkaError | None:
     if not response.topics or not response.topics[0].partitions:
         return UnknownTopicOrPartition("the response does not contain the metadata log")
     partition = response.topics[0].partitions[0]
-    return error_of(partition.error_code, partition.error_message) if partition.error_code else None
+    return error_or_none(partition.error_code, partition.error_message)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import IllegalArgument
-from pykafka2.other_clients import INSTEAD_OF_CALLS, ForeignCall, explaining_creation
+from pykafka2.other_clients import explaining_creation, with_foreign_calls
 
 
 class ConfigResourceType(IntEnum):
@@ -65,6 +65,7 @@ def _frozen(configs: Any) -> Any:
     return tuple(configs)
 
 
+@with_foreign_calls
 @explaining_creation
 @attrs.define(frozen=True)
 class ConfigResource:
@@ -87,10 +88,6 @@ class ConfigResource:
 
     def __str__(self) -> str:
         return f"{self.resource_type.name.lower()} {self.name!r}"
-
-
-for _name in INSTEAD_OF_CALLS["ConfigResource"]:
-    setattr(ConfigResource, _name, ForeignCall(_name))
 
 
 @attrs.define(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pykafka2.admin.arguments import texts
+from pykafka2.admin.arguments import config_value, texts
 from pykafka2.admin.config_values import (
     SOURCES,
     TYPES,
@@ -18,7 +18,7 @@ from pykafka2.admin.config_values import (
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable, was_refused
 from pykafka2.driver.pollable import AnyNode, ToNode
-from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.errors import IllegalArgument, KafkaError, error_of, error_or_none
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -314,11 +314,7 @@ def _operation(resource: ConfigResource, name: str, change: Change) -> tuple[Alt
         raise IllegalArgument(f"{resource}: {name}: operation {operation!r} is not one of {names}")
     if operation is AlterConfigOp.DELETE:
         return operation, None
-    if isinstance(value, bool):
-        return operation, "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return operation, str(value)
-    raise IllegalArgument(f"{resource}: {name}={value!r} must be a str, a number or a bool")
+    return operation, config_value(f"{resource}: {name}", value)
 
 
 def _read(results: Any, value: Callable[[Any], V]) -> Results[ConfigResource, V]:
@@ -357,4 +353,4 @@ def _named(names: tuple[str, ...], number: int) -> str:
 
 
 def _error_of_listing(response: Any) -> KafkaError | None:
-    return error_of(response.error_code) if response.error_code else None
+    return error_or_none(response.error_code)

@@ -1,8 +1,11 @@
-"""Reads groups out of the responses of DescribeGroups and ConsumerGroupDescribe. Pure functions."""
+"""Reads groups out of the responses of DescribeGroups, ConsumerGroupDescribe and ShareGroupDescribe.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.admin.group_values import GroupDescription, MemberDescription
@@ -17,8 +20,12 @@ if TYPE_CHECKING:
     )
     from pykafka2.protocol.messages.consumer_group import DescribedGroup as DescribedConsumerGroup
     from pykafka2.protocol.messages.group_admin import DescribedGroup, DescribedGroupMember
+    from pykafka2.protocol.messages.share_group import DescribedGroup as DescribedShareGroup
+    from pykafka2.protocol.messages.share_group import Member as ShareMember
+    from pykafka2.protocol.messages.share_group import ShareGroupDescribeResponseAssignment
 
 CONSUMER = "consumer"
+SHARE = "share"
 NOT_REQUESTED = -(2**31)
 CLASSIC_MEMBER = 0
 VERSION_BYTES = 2
@@ -26,14 +33,27 @@ VERSION_BYTES = 2
 
 def consumer_group(group: DescribedConsumerGroup) -> GroupDescription:
     """Return a group of the protocol of KIP-848."""
+    return _group_with_epochs(group, CONSUMER, _consumer_member)
+
+
+def share_group(group: DescribedShareGroup) -> GroupDescription:
+    """Return a share group (KIP-932)."""
+    return _group_with_epochs(group, SHARE, _share_member)
+
+
+def _group_with_epochs(
+    group: DescribedConsumerGroup | DescribedShareGroup,
+    protocol: str,
+    read_member: Callable[[Any], MemberDescription],
+) -> GroupDescription:
     return GroupDescription(
         group.group_id,
         group.group_state,
-        "Consumer",
+        protocol.capitalize(),
         group.assignor_name,
         None,
-        tuple(map(_consumer_member, sorted(group.members, key=lambda member: member.member_id))),
-        protocol=CONSUMER,
+        tuple(map(read_member, sorted(group.members, key=lambda member: member.member_id))),
+        protocol=protocol,
         epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         authorized_operations=operations(group.authorized_operations),
@@ -80,7 +100,22 @@ def _consumer_member(member: Member) -> MemberDescription:
     )
 
 
-def _partitions(assignment: ConsumerGroupDescribeResponseAssignment) -> tuple[TopicPartition, ...]:
+def _share_member(member: ShareMember) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        epoch=member.member_epoch,
+        rack=member.rack_id,
+        topics=tuple(sorted(member.subscribed_topic_names)),
+    )
+
+
+def _partitions(
+    assignment: ConsumerGroupDescribeResponseAssignment | ShareGroupDescribeResponseAssignment,
+) -> tuple[TopicPartition, ...]:
     return _sorted((topic.topic_name, topic.partitions) for topic in assignment.topic_partitions)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from pykafka2.admin.arguments import partitions_of, text, texts
 from pykafka2.admin.offsets import by_topic
 from pykafka2.admin.outcomes import ItemsFailed, Outcomes
-from pykafka2.admin.places import at_coordinators, at_one
+from pykafka2.admin.places import at_coordinators, at_group, at_one
 from pykafka2.admin.rounds import Results
 from pykafka2.cluster.offset_arguments import checked_offsets
 from pykafka2.driver.pollable import GROUP, ToCoordinator
@@ -244,27 +244,15 @@ class GroupOffsetsAdmin:
                 ],
             )
 
-        refusal: list[KafkaError] = []
-
-        def read(response: Any, some: list[TopicPartition]) -> Results[TopicPartition, None]:
-            if response.error_code:
-                error = error_of(response.error_code)
-                if not error.retriable:
-                    refusal.append(error)
-                return {}, dict.fromkeys(some, error)
-            return _read_by_partition(response, error_of)
-
-        outcomes = at_one(
+        outcomes = at_group(
             self._cluster,
             "delete_group_offsets",
+            group_id,
             wanted,
             request,
-            read,
+            lambda response, some: _read_by_partition(response, error_of),
             timeout,
-            to=ToCoordinator(GROUP, group_id),
         )
-        for error in refusal:
-            raise error
         return outcomes.checked("delete_group_offsets", raise_errors)
 
 

@@ -1,14 +1,18 @@
-"""Resets committed offsets of a group: to the start, the end, a time, an offset, or by a distance."""
+"""Resets offsets of a group or share group: to the start, the end, a time, an offset, or by a distance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import attrs
+
 from pykafka2.admin.arguments import text, whole_number
 from pykafka2.admin.group_offsets import GroupOffsetsAdmin, raise_single
-from pykafka2.admin.groups import GroupsAdmin
+from pykafka2.admin.group_values import GroupDescription
 from pykafka2.admin.offsets import OffsetsAdmin
+from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.share_groups import ShareGroupsAdmin
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.errors import (
     GroupIdNotFound,
@@ -19,6 +23,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.option_fields import INT64_MAX
+from pykafka2.text import counted
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -28,8 +33,8 @@ RESETTABLE = ("Empty", "Dead")
 """States of groups whose offsets may be altered."""
 
 
-class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
-    """`KafkaAdminClient.reset_group_offsets`."""
+class GroupResetsAdmin(ShareGroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
+    """`reset_group_offsets` and `reset_share_group_offsets` of `KafkaAdminClient`."""
 
     _cluster: ClusterClient
 
@@ -68,57 +73,105 @@ class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
                 partition without a committed offset; no offset was changed.
         """
         text("group_id", group_id)
-        _check_target(to, timestamp_ms, shift, offset)
+        target = _Target.of(to, timestamp_ms, shift, offset)
         if not dry_run:
-            self._check_empty(group_id, timeout)
+            self._check_empty(group_id, self._described([group_id], timeout))
         committed = self.list_group_offsets(group_id, timeout=timeout)
         chosen = list(committed) if partitions is None else self._chosen(partitions, timeout)
-        if not chosen:
-            return {}
-        first = self.list_offsets(dict.fromkeys(chosen, "earliest"), timeout=timeout)
-        last = self.list_offsets(dict.fromkeys(chosen, "latest"), timeout=timeout)
-        wanted: Mapping[TopicPartition, int]
-        if timestamp_ms is not None:
-            at = self.list_offsets(dict.fromkeys(chosen, timestamp_ms), timeout=timeout)
-            wanted = {
-                partition: at[partition].offset if at[partition].offset >= 0 else last[partition].offset
-                for partition in chosen
-            }
-        elif offset is not None:
-            wanted = dict.fromkeys(chosen, offset)
-        elif shift is not None or to == "current":
-            without = [str(partition) for partition in chosen if partition not in committed]
-            if without:
-                raise IllegalArgument(
-                    f"group {group_id!r} has no committed offset of {', '.join(without)}; use "
-                    "to='earliest' or 'latest'"
-                )
-            wanted = {partition: committed[partition].offset + (shift or 0) for partition in chosen}
-        else:
-            source = last if to == "latest" else first
-            wanted = {partition: source[partition].offset for partition in chosen}
+        before = {partition: committed[partition].offset for partition in committed}
         new = {
-            partition: OffsetAndMetadata(
-                min(max(wanted[partition], first[partition].offset), last[partition].offset)
-            )
-            for partition in chosen
+            partition: OffsetAndMetadata(at)
+            for partition, at in self._resolved(target, group_id, chosen, before, timeout).items()
         }
-        if not dry_run:
+        if new and not dry_run:
             raise_single(
                 self.alter_group_offsets(group_id, new, timeout=timeout, raise_errors=False),
                 "reset_group_offsets",
             )
         return new
 
-    def _check_empty(self, group_id: str, timeout: float | None) -> None:
-        described = self._described([group_id], timeout)
+    def reset_share_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition | str] | None = None,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        shift: int | None = None,
+        offset: int | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Set other start offsets for a share group without members; return the new ones.
+
+        Arguments, limits and errors are those of `reset_group_offsets`. The records from the new offset on
+        are delivered again, also those that were done; the records before it are not.
+        """
+        text("group_id", group_id)
+        operation = "reset_share_group_offsets"
+        target = _Target.of(to, timestamp_ms, shift, offset)
+        described = self._described_share_groups(operation, [group_id], False, timeout)
+        is_missing = isinstance(described.errors.get(group_id), GroupIdNotFound)
+        if not dry_run:
+            self._check_empty(group_id, described)
+        before: dict[TopicPartition, int] = {}
+        if not is_missing:
+            known = self.list_share_group_offsets(group_id, timeout=timeout)
+            before = {partition: known[partition].offset for partition in known}
+        chosen = list(before) if partitions is None else self._chosen(partitions, timeout)
+        new = self._resolved(target, group_id, chosen, before, timeout)
+        if new and not dry_run:
+            raise_single(
+                self.alter_share_group_offsets(group_id, new, timeout=timeout, raise_errors=False), operation
+            )
+        return new
+
+    def _resolved(
+        self,
+        target: _Target,
+        group_id: str,
+        chosen: list[TopicPartition],
+        before: Mapping[TopicPartition, int],
+        timeout: float | None,
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of a target, limited to those that the partitions have."""
+        if not chosen:
+            return {}
+        first = self.list_offsets(dict.fromkeys(chosen, "earliest"), timeout=timeout)
+        last = self.list_offsets(dict.fromkeys(chosen, "latest"), timeout=timeout)
+        wanted: Mapping[TopicPartition, int]
+        if target.timestamp_ms is not None:
+            at = self.list_offsets(dict.fromkeys(chosen, target.timestamp_ms), timeout=timeout)
+            wanted = {
+                partition: at[partition].offset if at[partition].offset >= 0 else last[partition].offset
+                for partition in chosen
+            }
+        elif target.offset is not None:
+            wanted = dict.fromkeys(chosen, target.offset)
+        elif target.shift is not None or target.to == "current":
+            without = [str(partition) for partition in chosen if partition not in before]
+            if without:
+                raise IllegalArgument(
+                    f"group {group_id!r} has no offset of {', '.join(without)} yet; use "
+                    "to='earliest' or 'latest'"
+                )
+            wanted = {partition: before[partition] + (target.shift or 0) for partition in chosen}
+        else:
+            source = last if target.to == "latest" else first
+            wanted = {partition: source[partition].offset for partition in chosen}
+        return {
+            partition: min(max(wanted[partition], first[partition].offset), last[partition].offset)
+            for partition in chosen
+        }
+
+    def _check_empty(self, group_id: str, described: Outcomes[str, GroupDescription]) -> None:
         error = described.errors.get(group_id)
         if isinstance(error, GroupIdNotFound):
             return  # the commit creates it
         if described[group_id].state not in RESETTABLE:
-            state, members = described[group_id].state, len(described[group_id].members)
+            state, members = described[group_id].state, counted(described[group_id].members, "member")
             raise NonEmptyGroup(
-                f"group {group_id!r} is {state} with {members} members; stop them, then reset its offsets"
+                f"group {group_id!r} is {state} with {members}; stop all members, then reset its offsets"
             )
 
     def _chosen(
@@ -163,16 +216,31 @@ class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         return sorted(found), errors
 
 
-def _check_target(to: object, timestamp_ms: object, shift: object, offset: object) -> None:
-    targets = {"to": to, "timestamp_ms": timestamp_ms, "shift": shift, "offset": offset}
-    named = [name for name, value in targets.items() if value is not None]
-    if len(named) > 1:
-        raise IllegalArgument(f"{' and '.join(named)} exclude each other; give one of them")
-    if to is not None and to not in ("earliest", "latest", "current"):
-        raise IllegalArgument(f"to={to!r} is not valid; use 'earliest', 'latest' or 'current'")
-    if timestamp_ms is not None:
-        whole_number("timestamp_ms", timestamp_ms, 0, INT64_MAX)
-    if shift is not None:
-        whole_number("shift", shift, -INT64_MAX, INT64_MAX)
-    if offset is not None:
-        whole_number("offset", offset, 0, INT64_MAX)
+@attrs.define(frozen=True)
+class _Target:
+    """The target of a reset; at most one is set, and without one it is the earliest offset."""
+
+    to: str | None
+    timestamp_ms: int | None
+    shift: int | None
+    offset: int | None
+
+    @classmethod
+    def of(cls, to: object, timestamp_ms: object, shift: object, offset: object) -> _Target:
+        """Return the checked target. Raise IllegalArgument."""
+        targets = {"to": to, "timestamp_ms": timestamp_ms, "shift": shift, "offset": offset}
+        named = [name for name, value in targets.items() if value is not None]
+        if len(named) > 1:
+            raise IllegalArgument(f"{' and '.join(named)} exclude each other; give one of them")
+        if to is not None and to not in ("earliest", "latest", "current"):
+            raise IllegalArgument(f"to={to!r} is not valid; use 'earliest', 'latest' or 'current'")
+        return cls(
+            to=None if to is None else str(to),
+            timestamp_ms=_number("timestamp_ms", timestamp_ms, 0),
+            shift=_number("shift", shift, -INT64_MAX),
+            offset=_number("offset", offset, 0),
+        )
+
+
+def _number(argument: str, value: object, least: int) -> int | None:
+    return None if value is None else whole_number(argument, value, least, INT64_MAX)

@@ -64,7 +64,7 @@ class GroupListing:
 
 @attrs.define(frozen=True)
 class MemberDescription:
-    """A member of a group and the partitions that it owns.
+    """A member of a group and its partitions, which in a share group other members can have, too.
 
     In a classic group the epochs are None, and the subscription is the members' own business. In a consumer
     group (KIP-848) `target` is the assignment that the member moves to, and `is_classic` marks members that
@@ -88,9 +88,10 @@ class MemberDescription:
 class GroupDescription:
     """A group as its coordinator describes it.
 
-    `type` is "Classic" or "Consumer"; `protocol` is the members' kind ("consumer" for consumers), `assignor`
-    the chosen assignor. The epochs are None in classic groups. `authorized_operations` are the operations
-    that the principal may perform ("READ", "DELETE", "DESCRIBE" ...), or None unless they were requested.
+    `type` is "Classic", "Consumer" or "Share"; `protocol` is the members' kind ("consumer" for consumers),
+    `assignor` the chosen assignor. The epochs are None in classic groups. `authorized_operations` are the
+    operations that the principal may perform ("READ", "DELETE", "DESCRIBE" ...), or None unless they were
+    requested.
     """
 
     group_id: str
@@ -126,6 +127,20 @@ class PartitionLag:
     start: int = 0
     member_id: str | None = None
     client_id: str | None = None
+
+
+@attrs.define(frozen=True)
+class ShareGroupOffset:
+    """The progress of a share group in one partition (KIP-932).
+
+    All records before `offset` are done. `lag` is the number of those from it on that are not (KIP-1226);
+    None if it is unknown, as with brokers before Kafka 4.2. `leader_epoch` is that of the partition's leader
+    when the offset was stored.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    lag: int | None = None
 
 
 @attrs.define(frozen=True)

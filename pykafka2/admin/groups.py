@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,8 +39,11 @@ STATES = (
     "NotReady",
 )
 TYPES = ("Classic", "Consumer", "Share", "Streams")
-NOT_SUPPORTED = {"Share": "share", "Streams": "streams"}
-"""Types of groups that are listed, but not described, altered or deleted."""
+REFUSED = {
+    "Share": "a share group; use describe_share_groups and the other calls for share groups",
+    "Streams": "a streams group; pykafka2 only lists such groups",
+}
+"""Types of groups that these calls list, but do not describe, alter or delete."""
 POLL_SECONDS = 0.25
 """How often `wait_for_group` describes the group."""
 ADMIN_REASON = "member was removed by an admin"
@@ -140,10 +143,15 @@ class GroupsAdmin:
                 `GroupIdNotFound`, `GroupAuthorizationFailed`, `IllegalArgument` for a share or streams group.
             IllegalArgument: `group_ids` is not a list of names; no request was sent.
         """
-        from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest
-
         names = texts("group_ids", group_ids)
         refused = self._refusals(names, timeout)
+        return self._deleted("delete_groups", names, refused, timeout).checked("delete_groups", raise_errors)
+
+    def _deleted(
+        self, operation: str, names: list[str], refused: dict[str, KafkaError], timeout: float | None
+    ) -> Outcomes[str, None]:
+        """Delete the groups that are not refused; return the outcomes of all names."""
+        from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest
 
         def read(response: Any, groups: list[str]) -> Results[str, None]:
             errors = {
@@ -156,7 +164,7 @@ class GroupsAdmin:
 
         outcomes = at_coordinators(
             self._cluster,
-            "delete_groups",
+            operation,
             GROUP,
             [name for name in names if name not in refused],
             lambda groups: DeleteGroupsRequest(groups_names=groups),
@@ -164,7 +172,7 @@ class GroupsAdmin:
             timeout,
         )
         outcomes.errors.update(refused)
-        return outcomes.checked("delete_groups", raise_errors)
+        return outcomes
 
     def remove_members(
         self,
@@ -290,7 +298,19 @@ class GroupsAdmin:
         self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
     ) -> Outcomes[str, GroupDescription]:
         """Return the outcomes of `describe_groups`."""
-        outcomes = self._describe_consumer_groups(names, operations, timeout, waits)
+        from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
+        from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
+
+        outcomes = self._described_by(
+            "describe_groups",
+            names,
+            lambda groups: ConsumerGroupDescribeRequest(
+                group_ids=groups, include_authorized_operations=operations
+            ),
+            consumer_group,
+            timeout,
+            waits,
+        )
         others = [
             name
             for name, error in outcomes.errors.items()
@@ -298,7 +318,14 @@ class GroupsAdmin:
         ]
         if not others:
             return outcomes
-        classic = self._describe_classic_groups(others, operations, timeout, waits)
+        classic = self._described_by(
+            "describe_groups",
+            others,
+            lambda groups: DescribeGroupsRequest(groups=groups, include_authorized_operations=operations),
+            classic_group,
+            timeout,
+            waits,
+        )
         missing = [name for name, error in classic.errors.items() if isinstance(error, GroupIdNotFound)]
         refused = self._refusals(missing, timeout, waits)
         found = outcomes.succeeded | classic.succeeded
@@ -308,37 +335,23 @@ class GroupsAdmin:
             {name: errors[name] for name in names if name not in found},
         )
 
-    def _describe_consumer_groups(
-        self, names: list[str], operations: bool, timeout: float | None, waits: bool
+    def _described_by(
+        self,
+        operation: str,
+        names: list[str],
+        request: Callable[[list[str]], Any],
+        describe: Callable[[Any], GroupDescription],
+        timeout: float | None,
+        waits: bool,
     ) -> Outcomes[str, GroupDescription]:
-        from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
-
+        """Describe groups by one API, whose responses `describe` reads."""
         return at_coordinators(
             self._cluster,
-            "describe_groups",
+            operation,
             GROUP,
             names,
-            lambda groups: ConsumerGroupDescribeRequest(
-                group_ids=groups, include_authorized_operations=operations
-            ),
-            lambda response, groups: _read_groups(response, consumer_group),
-            timeout,
-            with_node=_with_coordinator,
-            waits=waits,
-        )
-
-    def _describe_classic_groups(
-        self, names: list[str], operations: bool, timeout: float | None, waits: bool
-    ) -> Outcomes[str, GroupDescription]:
-        from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
-
-        return at_coordinators(
-            self._cluster,
-            "describe_groups",
-            GROUP,
-            names,
-            lambda groups: DescribeGroupsRequest(groups=groups, include_authorized_operations=operations),
-            lambda response, groups: _read_groups(response, classic_group),
+            request,
+            lambda response, groups: _read_groups(response, describe),
             timeout,
             with_node=_with_coordinator,
             waits=waits,
@@ -349,16 +362,13 @@ class GroupsAdmin:
         if not names:
             return {}
         try:
-            listed = self.list_groups(types=NOT_SUPPORTED, timeout=timeout, raise_errors=waits)
+            listed = self.list_groups(types=REFUSED, timeout=timeout, raise_errors=waits)
         except BrokerError:  # a broker before Kafka 3.8 has no such groups, and one may refuse the list
             return {}
         return {
-            group.group_id: IllegalArgument(
-                f"group {group.group_id!r} is a {NOT_SUPPORTED[group.type]} group; pykafka2 only lists "
-                "such groups"
-            )
+            group.group_id: IllegalArgument(f"group {group.group_id!r} is {REFUSED[group.type]}")
             for group in listed
-            if group.group_id in names and group.type in NOT_SUPPORTED
+            if group.group_id in names and group.type in REFUSED
         }
 
 
@@ -370,7 +380,9 @@ def _removal(member: object) -> MemberToRemove:
     return MemberToRemove(member_id=text("members", member))
 
 
-def _read_groups(response: Any, describe: Any) -> Results[str, GroupDescription]:
+def _read_groups(
+    response: Any, describe: Callable[[Any], GroupDescription]
+) -> Results[str, GroupDescription]:
     found: dict[str, GroupDescription] = {}
     errors: dict[str, KafkaError] = {}
     for group in response.groups:

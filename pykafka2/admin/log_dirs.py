@@ -14,7 +14,7 @@ from pykafka2.admin.places import at_brokers
 from pykafka2.admin.rounds import Part, Results, Rounds
 from pykafka2.cluster.arguments import checked_partition, describe_argument
 from pykafka2.driver.pollable import ToNode
-from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError, error_of
+from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError, error_of, error_or_none
 from pykafka2.text import type_of
 from pykafka2.types import TopicPartition, TopicPartitionReplica
 
@@ -182,7 +182,7 @@ def _log_dirs(response: Any) -> dict[str, LogDir]:
         }
         found[result.log_dir] = LogDir(
             {partition: replicas[partition] for partition in sorted(replicas)},
-            error_of(result.error_code) if result.error_code else None,
+            error_or_none(result.error_code),
             result.total_bytes,
             result.usable_bytes,
             result.is_cordoned,

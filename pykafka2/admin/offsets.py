@@ -86,7 +86,7 @@ class OffsetsAdmin:
             partition: offset_time(partition, specs[partition])
             for partition in partition_keys("specs", specs)
         }
-        isolation = _isolation(isolation_level)
+        isolation = isolation_number(isolation_level)
         timeout_ms = request_timeout_ms(self._cluster, timeout)
 
         def request(partitions: list[TopicPartition]) -> ListOffsetsRequest:
@@ -216,7 +216,8 @@ def _min_version(time: int) -> int | None:
     return None if time >= 0 else MIN_VERSIONS.get(OffsetSpec(time))
 
 
-def _isolation(level: object) -> int:
+def isolation_number(level: object) -> int:
+    """Return the number of an isolation level in requests. Raise IllegalArgument for any other value."""
     if isinstance(level, str) and level in ISOLATION:
         return ISOLATION[level].value
     if isinstance(level, int) and level in tuple(IsolationLevel):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import attrs
 
-from pykafka2.option_fields import duration, flag
+from pykafka2.hooks import CLIENT_HOOKS
+from pykafka2.option_fields import duration, flag, interceptor_list
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 
@@ -22,6 +26,14 @@ class AdminOptions(ClientOptions):
     allow_auto_create_topics: bool = flag(
         "allow_auto_create_topics", False, "Whether waiting for an unknown topic can create it on the broker."
     )
+    enable_metrics_push: bool = flag(
+        "enable_metrics_push",
+        False,
+        "Whether to push the client's metrics to brokers that ask for them (KIP-714).",
+    )
+    interceptors: tuple[Any, ...] = interceptor_list(
+        "Objects with hooks, such as on_request and on_response: see `ClientInterceptor`.", *CLIENT_HOOKS
+    )
 
 
 ADMIN_OPTIONS = OptionTable(
@@ -37,3 +49,5 @@ class AdminConfig(ClientConfig, total=False):
     """The keyword options of `KafkaAdminClient`, for type checkers; a test compares it with the table."""
 
     default_api_timeout_ms: float
+    interceptors: Sequence[Any]
+    interceptor_classes: Sequence[Any]

@@ -19,7 +19,7 @@ from pykafka2.admin.places import at_one
 from pykafka2.admin.rounds import Results, was_refused
 from pykafka2.admin.values import NewPartitions, PartitionReassignment
 from pykafka2.driver.pollable import ToController
-from pykafka2.errors import ElectionNotNeeded, IllegalArgument, KafkaError, error_of
+from pykafka2.errors import ElectionNotNeeded, IllegalArgument, KafkaError, error_of, error_or_none
 from pykafka2.text import type_of
 from pykafka2.types import TopicPartition
 
@@ -296,7 +296,7 @@ def _elected(response: Any) -> Results[TopicPartition, bool]:
     for topic in response.replica_election_results:
         for entry in topic.partition_result:
             partition = TopicPartition(topic.topic, entry.partition_id)
-            error = error_of(entry.error_code, entry.error_message) if entry.error_code else None
+            error = error_or_none(entry.error_code, entry.error_message)
             if error is None or isinstance(error, ElectionNotNeeded):
                 done[partition] = error is None
             else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable
-from pykafka2.driver.pollable import Destination, ToController, ToNode
+from pykafka2.driver.pollable import GROUP, Destination, ToController, ToCoordinator, ToNode
 from pykafka2.errors import (
     BrokerError,
     KafkaError,
@@ -197,6 +197,34 @@ def at_one(
         return [part], {}
 
     return Rounds(cluster, operation, timeout, retries).run(items, divide)
+
+
+def at_group(
+    cluster: ClusterClient,
+    operation: str,
+    group_id: str,
+    items: Iterable[K],
+    request: Make[K],
+    read: Read[K, V],
+    timeout: float | None,
+) -> Outcomes[K, V]:
+    """Send all items in one request to the coordinator of a group. Raise its error of the whole group."""
+    refusals: list[KafkaError] = []
+
+    def read_items(response: Any, some: list[K]) -> Results[K, V]:
+        if not response.error_code:
+            return read(response, some)
+        error = error_of(response.error_code, getattr(response, "error_message", None))
+        if not error.retriable:
+            refusals.append(error)
+        return {}, dict.fromkeys(some, error)
+
+    outcomes = at_one(
+        cluster, operation, items, request, read_items, timeout, to=ToCoordinator(GROUP, group_id)
+    )
+    for error in refusals:
+        raise error
+    return outcomes
 
 
 def _reader(read: Read[K, V], items: list[K]) -> Callable[[Any], Results[K, V]]:

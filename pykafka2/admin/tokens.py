@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.values import DelegationToken
 from pykafka2.driver.pollable import AnyNode
-from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.errors import IllegalArgument, KafkaError, error_or_none
 from pykafka2.text import type_of
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class TokensAdmin:
 
 
 def _error_of(response: Any) -> KafkaError | None:
-    return error_of(response.error_code) if response.error_code else None
+    return error_or_none(response.error_code)
 
 
 def _requester(token: Any) -> str:

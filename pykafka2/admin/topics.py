@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import seconds_of, texts, uuid_bytes, whole_number
+from pykafka2.admin.arguments import config_value, seconds_of, texts, uuid_bytes, whole_number
 from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
@@ -367,7 +367,10 @@ def _create_request(
                     for index, brokers in (topic.assignment or {}).items()
                 ],
                 configs=[
-                    CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+                    CreatableTopicConfig(
+                        name=name, value=config_value(f"topic {topic.name!r}: {name}", value)
+                    )
+                    for name, value in topic.configs.items()
                 ],
             )
             for topic in topics

@@ -13,7 +13,7 @@ from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results, gathered
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
-from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.errors import IllegalArgument, KafkaError, error_of, error_or_none
 from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import TopicPartition
 
@@ -153,7 +153,7 @@ class TransactionsAdmin:
 
 
 def _error_of_fencing(response: InitProducerIdResponse) -> KafkaError | None:
-    return error_of(response.error_code) if response.error_code else None
+    return error_or_none(response.error_code)
 
 
 def _read_descriptions(

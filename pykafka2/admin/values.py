@@ -26,7 +26,7 @@ class NewTopic:
     name: str
     partitions: int
     replication_factor: int
-    configs: Mapping[str, str]
+    configs: Mapping[str, str | float | bool]
     assignment: Mapping[int, Sequence[int]] | None
 
     @explaining
@@ -35,12 +35,12 @@ class NewTopic:
         name: str,
         partitions: int = -1,
         replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, str | float | bool] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
         *,
         num_partitions: int = -1,
         replica_assignments: Mapping[int, Sequence[int]] | None = None,
-        topic_configs: Mapping[str, str] | None = None,
+        topic_configs: Mapping[str, str | float | bool] | None = None,
     ) -> None:
         if partitions != -1 and num_partitions != -1:
             raise IllegalArgument("partitions and num_partitions mean the same; give one of them")

@@ -1,7 +1,8 @@
-"""The clients for asyncio: `KafkaProducer`, `KafkaConsumer` and `KafkaAdminClient`, with awaited calls.
+"""The clients for asyncio: producer, consumer, share consumer and admin client, with awaited calls.
 
 Names, options, defaults, results and errors are those of the sync clients, on whose core they run: the IO
-thread sends heartbeats, fetches and retries, so these never depend on the event loop.
+thread sends heartbeats, fetches and retries, so these never depend on the event loop. `scan` and `write` are
+`pykafka2.scan` and `pykafka2.write`, awaited.
 """
 
 from __future__ import annotations
@@ -14,14 +15,28 @@ if TYPE_CHECKING:
     from pykafka2.aio.admin import KafkaAdminClient
     from pykafka2.aio.consumer import KafkaConsumer
     from pykafka2.aio.producer import KafkaProducer
+    from pykafka2.aio.share import KafkaShareConsumer
+    from pykafka2.aio.tables import AsyncScan, scan, write
 
 _HOMES = {
+    "AsyncScan": "pykafka2.aio.tables",
     "KafkaAdminClient": "pykafka2.aio.admin",
     "KafkaConsumer": "pykafka2.aio.consumer",
     "KafkaProducer": "pykafka2.aio.producer",
+    "KafkaShareConsumer": "pykafka2.aio.share",
+    "scan": "pykafka2.aio.tables",
+    "write": "pykafka2.aio.tables",
 }
 
-__all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
+__all__ = [
+    "AsyncScan",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaProducer",
+    "KafkaShareConsumer",
+    "scan",
+    "write",
+]
 
 if not TYPE_CHECKING:
 

@@ -6,7 +6,7 @@ list with that client. A call that is missing in the list works, too, but type c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
@@ -20,7 +20,7 @@ from pykafka2.aio.client import AsyncClient
 from pykafka2.errors import ClientClosed, KafkaError
 from pykafka2.flattened import flattened
 from pykafka2.other_clients import no_such_attribute
-from pykafka2.types import AdminHealth
+from pykafka2.types import AdminHealth, Metric
 
 if TYPE_CHECKING:
     from pykafka2.admin.options import AdminConfig
@@ -122,6 +122,12 @@ class KafkaAdminClient(AsyncClient):
     delete_group_offsets = awaited(SyncAdmin.delete_group_offsets)
     group_lag = awaited(SyncAdmin.group_lag)
     wait_for_group = awaited(SyncAdmin.wait_for_group)
+    describe_share_groups = awaited(SyncAdmin.describe_share_groups)
+    delete_share_groups = awaited(SyncAdmin.delete_share_groups)
+    list_share_group_offsets = awaited(SyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = awaited(SyncAdmin.alter_share_group_offsets)
+    reset_share_group_offsets = awaited(SyncAdmin.reset_share_group_offsets)
+    delete_share_group_offsets = awaited(SyncAdmin.delete_share_group_offsets)
 
     # ------------------------------------------------------------------ access, users, tokens, transactions
 
@@ -150,8 +156,30 @@ class KafkaAdminClient(AsyncClient):
     # ------------------------------------------------------------------ inspection
 
     def metrics(self) -> dict[str, float]:
-        """Return the client's metrics by name; the names can change until 1.0."""
+        """Return the client's metrics without tags by name; `metric_rows` returns all."""
         return self._admin.metrics()
+
+    def metric_rows(self) -> list[Metric]:
+        """Return every metric as a row: name, group, value, kind, unit, tags, description.
+
+        Names, groups and tags are Apache Kafka's; the tag client-id is always there. Nothing is sent.
+        """
+        return self._admin.metric_rows()
+
+    client_instance_id = awaited(SyncAdmin.client_instance_id)
+
+    def register_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push these metrics of the application with those of the client (KIP-1076).
+
+        `rows` is called before each push, on the IO thread: it must not block. It returns `Metric` rows with
+        names that the client does not have. If it raises, that is logged once, and its rows are left out.
+        Nothing calls it while no broker asks for metrics.
+        """
+        self._admin.register_metrics(rows)
+
+    def unregister_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push the metrics of this function no more; does nothing if it is not registered."""
+        self._admin.unregister_metrics(rows)
 
     def health(self) -> AdminHealth:
         """Return the client's state for readiness checks; send nothing and never block."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -222,7 +223,7 @@ class Bridge:
     # ------------------------------------------------------------------ helper threads
 
     def start(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> Call[T]:
-        """Start a blocking call on a helper thread."""
+        """Start a blocking call on a helper thread, with a copy of the task's context variables."""
         return self._start(Lane.CALLS, partial(function, *args, **kwargs))
 
     def _start(self, lane: Lane, function: Callable[[], T]) -> Call[T]:
@@ -235,7 +236,7 @@ class Bridge:
         self._running.add(call)
         timer = loop.call_later(START_TIMEOUT, self._give_up, call)
         call.future.add_done_callback(lambda _: timer.cancel())
-        work = partial(self.runtime.run_call, call.helper, function)
+        work = partial(self.runtime.run_call, call.helper, partial(copy_context().run, function))
 
         def then(outcome: Outcome[Any]) -> None:
             call.end(outcome)

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 from pykafka2 import lifecycle
 from pykafka2.aio.bridge import Bridge
 from pykafka2.errors import IllegalState
-from pykafka2.other_clients import INSTEAD_OF_CALLS, ForeignCall
 
 
 class AsyncClient:
@@ -15,13 +14,6 @@ class AsyncClient:
 
     _bridge: Bridge
     _sync: Any
-
-    def __init_subclass__(cls) -> None:
-        """Add the names of other clients' calls, with an error that names ours."""
-        super().__init_subclass__()
-        for name in INSTEAD_OF_CALLS[cls.__name__]:
-            if not hasattr(cls, name):
-                setattr(cls, name, ForeignCall(name))
 
     def __enter__(self) -> NoReturn:
         raise IllegalState(f"write `async with`; this is the {type(self).__name__} of pykafka2.aio")

@@ -24,19 +24,21 @@ from pykafka2.aio.consumer_calls import ConsumerCalls
 from pykafka2.aio.listeners import Listeners
 from pykafka2.aio.reads import Reads, stopped
 from pykafka2.consumer.calls.arguments import checked_close, split_topics
+from pykafka2.consumer.calls.poll import queue_and_step
 from pykafka2.consumer.calls.steps import CallSteps
 from pykafka2.consumer.consumer import consumer_of
 from pykafka2.consumer.core import ConsumerCore
 from pykafka2.consumer.options import ConsumerConfig
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
 from pykafka2.flattened import flattened
-from pykafka2.other_clients import explaining
+from pykafka2.other_clients import explaining, with_foreign_calls
 from pykafka2.types import K, V
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
+@with_foreign_calls
 @flattened
 class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
     """Reads records from a cluster, in the tasks of one event loop.
@@ -83,6 +85,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         self._poller = core.poller
         self._driver = core.cluster.driver
         self._queue = core.iteration_queue
+        self._iteration_queue, self._step = queue_and_step(core)
+        self._interceptors = core.interceptors
         self._listeners = Listeners(bridge, parsed.max_poll_interval, parsed.client_id)
         policy = parsed.on_bad_record
         self._bad_records = policy if isinstance(policy, AwaitedBadRecords) else None
@@ -138,6 +142,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         loop = self._bridge.enter_to_close()
         if not self._is_stopped:
             self._is_stopped = True
+            if self._step is not None:
+                self._step.end_all()
             with suppress(ClientClosed):
                 self._steps.rewind_iteration()  # no record is returned after the last commit
             if self._bad_records is not None:

@@ -23,6 +23,7 @@ from pykafka2.types import (
     ConsumerGroupMetadata,
     ConsumerHealth,
     ConsumerRecord,
+    Metric,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     SubscriptionPattern,
@@ -247,6 +248,10 @@ class ConsumerCalls:
         except LoopBlocked:
             return await self._blocking(self._consumer.partitions_for_topic, topic)
 
+    async def topic_id(self, topic: str) -> bytes | None:
+        """Return the topic's id (KIP-516), 16 bytes; None if the topic does not exist, or has none."""
+        return await self._blocking(self._consumer.topic_id, topic)
+
     async def topics(self) -> set[str]:
         """Return the names of all topics that the user can describe."""
         return await self._blocking(self._consumer.topics)
@@ -266,7 +271,9 @@ class ConsumerCalls:
         with CancelOnError(completion):
             seconds = timeout + GRACE
             if not await self._bridge.wait(self._driver, completion.done, seconds, completion.waiters):
-                raise unacknowledged(timeout)
+                error = unacknowledged(timeout)
+                self._steps.fail_commit(commit, error)
+                raise error
         self._steps.end_commit(commit)
 
     async def commit_async(
@@ -344,8 +351,44 @@ class ConsumerCalls:
         return self._consumer.bootstrap_connected()
 
     def metrics(self) -> dict[str, float]:
-        """Return totals and current values by name, as plain numbers."""
+        """Return Kafka's consumer metrics without tags by name; `metric_rows` returns all.
+
+        Totals count from the start; rates, averages and maxima cover the last 30 to 60 s.
+        """
         return self._consumer.metrics()
+
+    def metric_rows(self) -> list[Metric]:
+        """Return every metric as a row: name, group, value, kind, unit, tags, description.
+
+        Names, groups and tags are Apache Kafka's; the tag client-id is always there. Metrics of topics
+        and partitions appear with their first record. Nothing is sent.
+        """
+        return self._consumer.metric_rows()
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> str:
+        """Return the id that a broker gave this consumer for the metrics that it pushes (KIP-714).
+
+        Opens the first connection if there is none. `timeout_ms` is default_api_timeout_ms by default.
+
+        Raises:
+            IllegalState: enable_metrics_push is False.
+            UnsupportedVersion: the brokers do not receive metrics of clients.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded in time.
+        """
+        return await self._blocking(self._consumer.client_instance_id, timeout_ms)
+
+    def register_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push these metrics of the application with those of the consumer (KIP-1076).
+
+        `rows` is called before each push, on the IO thread: it must not block. It returns `Metric` rows with
+        names that the consumer does not have. If it raises, that is logged once, and its rows are left out.
+        Nothing calls it while no broker asks for metrics.
+        """
+        self._consumer.register_metrics(rows)
+
+    def unregister_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push the metrics of this function no more; does nothing if it is not registered."""
+        self._consumer.unregister_metrics(rows)
 
     def health(self) -> ConsumerHealth:
         """Return the state of the consumer as data for a monitor."""

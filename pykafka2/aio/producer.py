@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import _get_running_loop as running_loop
 from asyncio import current_task
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
@@ -27,7 +27,7 @@ from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.flattened import flattened
 from pykafka2.option_fields import NOT_AWAITED, is_async
-from pykafka2.other_clients import explaining, unexpected_argument
+from pykafka2.other_clients import explaining, unexpected_argument, with_foreign_calls
 from pykafka2.producer.accumulator.allocation import Allocation, MemoryFull
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.append import Prepared, headers_of, with_callback
@@ -40,7 +40,7 @@ from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import producer_of
 from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.text import type_of
-from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth, RecordMetadata
+from pykafka2.types import GivenHeaders, Metric, PartitionInfo, ProducerHealth, RecordMetadata
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -62,6 +62,7 @@ STEPS_OF_A_RECORD = 4
 is due about every 60 records, and in each millisecond."""
 
 
+@with_foreign_calls
 @flattened
 class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     """Sends records to a cluster in batches, from the tasks of one event loop.
@@ -107,7 +108,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._last_sender: asyncio.Task[Any] | None = None
         """The task that used up the last `STEPS_BETWEEN_TURNS`."""
         self._steps_left = STEPS_BETWEEN_TURNS
-        self._open_batches = core.open_batches
+        self._shortcut = core.shortcut
+        self._open_batches = core.open_batches if core.shortcut is None else None
         self._wall_ns = self._driver.clock.wall_ns
         self._memory_queue = MemoryQueue()
         self._waiting = self._memory_queue.waiting
@@ -118,7 +120,6 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._registering = asyncio.Lock()
         self._abandoned: set[asyncio.Future[Any]] = set()
         """Calls of cancelled tasks; the next transactional call begins after they ended."""
-        self._cancelled_end = None
 
     # ------------------------------------------------------------------ sending
 
@@ -186,6 +187,21 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                         delivery.batch_outcome = outcome  # type: ignore[assignment]
                         delivery.batch_index = index
                         return delivery
+            self._steps_left -= 1
+        elif (
+            (shortcut := self._shortcut) is not None
+            and key is None
+            and headers is None
+            and partition is None
+            and timestamp_ms is None
+            and on_delivery is None
+            and callback is None
+            and type(value) is bytes
+            and not self._waiting
+        ):
+            compiled_delivery = shortcut(topic, value, None, None)
+            if compiled_delivery is not None:
+                return compiled_delivery
             self._steps_left -= 1
         else:
             if callback is not None:
@@ -317,8 +333,45 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         return self._producer.bootstrap_connected()
 
     def metrics(self) -> dict[str, float]:
-        """Return Kafka's producer metrics by name: totals, current values, rates of the last 30 to 60 s."""
+        """Return Kafka's producer metrics without tags by name; `metric_rows` returns all.
+
+        Totals count from the start; rates, averages and maxima cover the last 30 to 60 s.
+        """
         return self._producer.metrics()
+
+    def metric_rows(self) -> list[Metric]:
+        """Return every metric as a row: name, group, value, kind, unit, tags, description.
+
+        Names, groups and tags are Apache Kafka's; the tag client-id is always there. Metrics of a topic
+        appear with its first record. Nothing is sent.
+        """
+        return self._producer.metric_rows()
+
+    async def client_instance_id(self, timeout: float | None = None) -> str:
+        """Return the id that a broker gave this producer for the metrics that it pushes (KIP-714).
+
+        Opens the first connection if there is none. `timeout` is max_block_ms by default.
+
+        Raises:
+            IllegalState: enable_metrics_push is False.
+            UnsupportedVersion: the brokers do not receive metrics of clients.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded in time.
+        """
+        self._bridge.enter()
+        return await self._bridge.run(self._producer.client_instance_id, timeout)
+
+    def register_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push these metrics of the application with those of the producer (KIP-1076).
+
+        `rows` is called before each push, on the IO thread: it must not block. It returns `Metric` rows with
+        names that the producer does not have. If it raises, that is logged once, and its rows are left out.
+        Nothing calls it while no broker asks for metrics.
+        """
+        self._producer.register_metrics(rows)
+
+    def unregister_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push the metrics of this function no more; does nothing if it is not registered."""
+        self._producer.unregister_metrics(rows)
 
     def health(self) -> ProducerHealth:
         """Return the state of the producer as data: waiting records, memory, metadata, producer id."""
@@ -360,7 +413,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         if self._bridge.has_lost_its_loop:
             self._abandoned.clear()
         self._bridge.enter_to_close()
-        self._open_batches = None
+        self._shortcut = self._open_batches = None
         refusal = ClientClosed("the producer is closed; create a new one")
         self._bridge.begin_close(refusal, partial(self._producer.close, timeout))
         await self._bridge.end_close()
@@ -401,26 +454,33 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         if self._core.refusal is not None:
             self._core.check_open()
         appender, interceptors = self._appender, self._appender.interceptors
+        kept = None
         if interceptors is not None:
             record = interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
             topic, value, key, headers, partition, timestamp_ms = fields_of(record)
+            kept = interceptors.kept(record)
         try:
-            prepared = appender.prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+            prepared = appender.prepare(
+                topic, value, key, headers, partition, timestamp_ms, on_delivery, kept
+            )
             callback = prepared[5][4]
             if callback is not None:
                 prepared = with_callback(prepared, self._bridge.on_loop(callback))
             delivery = await self._place(prepared)
         except BaseException as error:
             if interceptors is not None:
-                reason = error if isinstance(error, Exception) else KafkaError("cancelled")
-                interceptors.on_refused(reason, [headers])
+                is_cancelled = isinstance(error, asyncio.CancelledError)
+                reason = KafkaError("cancelled") if is_cancelled else error
+                interceptors.on_refused(reason, [(headers, kept)])
             raise
+        if interceptors is not None:
+            interceptors.appended(kept, delivery)
         if interceptors is not None and on_delivery is None:
             encoded = headers_of(prepared)
 
             def acknowledge(done: Any) -> None:
                 metadata, error = done.outcome()
-                interceptors.on_acknowledgement(metadata, error, encoded)
+                interceptors.on_acknowledgement(metadata, error, encoded, kept)
 
             delivery.call_when_done(acknowledge)
         return delivery

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import _get_running_loop as running_loop
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from pykafka2 import lifecycle
 from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.call_queue import CallQueue
@@ -30,6 +31,8 @@ from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.aio.runtime import CallCondition
+    from pykafka2.consumer.calls.record_steps import RecordStep
+    from pykafka2.consumer.interceptors import Interceptors
     from pykafka2.consumer.options import ConsumerOptions
     from pykafka2.consumer.poll.poller import Poller
     from pykafka2.consumer.state.iteration_queue import IterationQueue
@@ -51,6 +54,11 @@ class Reads(Generic[K, V]):
     _poller: Poller
     _driver: Driver
     _queue: IterationQueue
+    _iteration_queue: IterationQueue
+    """That of the core, for `anext(consumer)`; one that stays empty if interceptors have `on_record`."""
+    _step: RecordStep | None
+    """The step of `anext(consumer)`; None without such interceptors."""
+    _interceptors: Interceptors
     _options: ConsumerOptions
     _listeners: Listeners
     _bad_records: AwaitedBadRecords | None
@@ -177,6 +185,7 @@ class Reads(Generic[K, V]):
         *,
         isolation: str | None = None,
         max_bytes: int = 1 << 20,
+        topic_id: bytes | None = None,
     ) -> AsyncIterator[Columns]:
         """Iterate over the records from offset `start` up to, but not including, `end`, in columns.
 
@@ -184,7 +193,9 @@ class Reads(Generic[K, V]):
         that is cancelled while it waits for a piece loses none: the next step of the iteration returns it.
         Arguments and errors are those of `pykafka2.KafkaConsumer.read_range`.
         """
-        pieces = self._consumer.read_range(partition, start, end, isolation=isolation, max_bytes=max_bytes)
+        pieces = self._consumer.read_range(
+            partition, start, end, isolation=isolation, max_bytes=max_bytes, topic_id=topic_id
+        )
         return RangePieces(self._bridge, pieces)
 
     def wakeup(self) -> None:
@@ -197,22 +208,57 @@ class Reads(Generic[K, V]):
         self._is_woken = True
         self._driver.notify()
 
-    def __aiter__(self) -> Self:
-        """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup` or `stop`."""
-        return self
+    def process_span(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[ConsumerRecord[K, V]]:
+        """Return a context manager for the processing of a record that `poll` has returned.
+
+        It serves `getmany` and `getone`, too. See `pykafka2.KafkaConsumer.process_span`.
+        """
+        return self._consumer.process_span(record)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup` or `stop`.
+
+        Interceptors with `on_record` are called around each record.
+        """
+        if self._step is None:
+            return self
+        with lifecycle.loading:
+            from pykafka2.consumer.calls.record_steps import AsyncRecordSteps
+        steps = AsyncRecordSteps(self._queue, self._interceptors, self._check_loop, self._fill_for_iteration)
+        self._step.others.add(steps)
+        return steps
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         """Return the next record, as iteration does."""
         if self._loop is not running_loop():
             self._loop = self._bridge.enter()
-        queue = self._queue
+        queue = self._iteration_queue
         for record in queue.slice:
             return record
+        if self._step is not None:
+            return await self._next_in_hooks(self._step)
         with suppress(ConsumerStopped, ConsumerWakeup):
             await self._fill(self._options.consumer_timeout)
             for record in queue.slice:
                 return record
         raise StopAsyncIteration
+
+    async def _next_in_hooks(self, step: RecordStep) -> ConsumerRecord[K, V]:
+        step.end()
+        while (record := step.take()) is None:
+            if not await self._fill_for_iteration():
+                raise StopAsyncIteration
+        return record
+
+    def _check_loop(self) -> None:
+        if self._loop is not running_loop():
+            self._loop = self._bridge.enter()
+
+    async def _fill_for_iteration(self) -> bool:
+        """Start the next slice; False if the iteration ends."""
+        with suppress(ConsumerStopped, ConsumerWakeup):
+            await self._fill(self._options.consumer_timeout)
+        return self._queue.head is not None
 
     async def _fill(self, timeout: float) -> None:
         """Start the next slice of the iteration queue; reads records if it is empty."""
@@ -254,6 +300,7 @@ class Reads(Generic[K, V]):
         poller, monotonic = self._poller, self._driver.clock.monotonic
         deadline = monotonic() + timeout
         has_waited = False
+        poller.started()
         try:
             while True:
                 if self._task_call is not None:
@@ -316,7 +363,7 @@ class Reads(Generic[K, V]):
                 self._driver,
                 lambda: is_news() or self._is_stopped or self._is_woken,
                 seconds,
-                on_wake=self._poller.returned,
+                on_wake=self._poller.woken,
             )
         except ClientClosed:
             if self._is_stopped:

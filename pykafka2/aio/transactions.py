@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.errors import ClientClosed, IllegalState
@@ -19,6 +19,7 @@ from pykafka2.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
     from pykafka2.cluster.offset_arguments import OffsetsToCommit
+    from pykafka2.producer.core import ProducerCore
     from pykafka2.producer.transactions.handle import TransactionHandle
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class TransactionCalls:
     """Mixed into the producer."""
 
     _bridge: Bridge
+    _core: ProducerCore
     _producer: SyncProducer[Any, Any]
     _is_registered: bool
     _is_registered_by_start: bool
@@ -56,8 +58,6 @@ class TransactionCalls:
     """Held while `start` or `init_transactions` registers the transactional_id."""
     _abandoned: set[asyncio.Future[Any]]
     """Calls of cancelled tasks; the next transactional call begins after they ended."""
-    _cancelled_end: Callable[..., None] | None
-    """The commit or abort that succeeded after its task was cancelled; the same call returns at once."""
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Register the transactional_id, fence older producers with it, and abort their open transaction.
@@ -127,7 +127,6 @@ class TransactionCalls:
     async def _transaction(self) -> AsyncIterator[None]:
         block = self._producer.transaction()
         await self._await_abandoned()
-        self._cancelled_end = None
         begin = self._bridge.start(block.__enter__)
         try:
             await begin.result()
@@ -163,33 +162,31 @@ class TransactionCalls:
     async def _run_in_order(self, function: Callable[..., T], *args: Any) -> T:
         """Run a transactional call on a helper thread, after the end of cancelled ones."""
         await self._await_abandoned()
-        cancelled, self._cancelled_end = self._cancelled_end, None
-        if cancelled == function:
-            return cast("T", None)  # what commits and aborts return
-        return await self._result_of(self._bridge.start(function, *args), function)
+        call = self._bridge.start(function, *args)
+        try:
+            return await self._result_of(call)
+        except asyncio.CancelledError:
+            if call.future.done():
+                self._take_back(call.future)
+            else:
+                call.future.add_done_callback(self._take_back)
+            raise
 
-    async def _result_of(self, call: Call[T], function: Callable[..., T] | None = None) -> T:
+    async def _result_of(self, call: Call[T]) -> T:
         """Wait for a call. If the task is cancelled, the next transactional call begins after the call's end.
 
         Otherwise a call that is still on its way could take effect in the next transaction.
         """
         try:
             return await call.own_result()
-        except asyncio.CancelledError:
-            note = partial(self._note_cancelled_end, function)
-            if call.future.done():
-                note(call.future)
-            else:
-                call.future.add_done_callback(note)
-            raise
         finally:
             self._abandon(call)  # has no effect on a call that has ended
 
-    def _note_cancelled_end(self, function: Callable[..., Any] | None, future: asyncio.Future[Any]) -> None:
-        """Remember that a transaction has ended although its task was cancelled, and calls the end again."""
-        ends = self._producer.commit_transaction, self._producer.abort_transaction
-        if function in ends and not future.cancelled() and future.exception() is None:
-            self._cancelled_end = function
+    def _take_back(self, future: asyncio.Future[Any]) -> None:
+        """Let a call be repeated that succeeded although its task was cancelled."""
+        runner = self._core.transactions
+        if runner is not None and not future.cancelled() and future.exception() is None:
+            runner.take_back()
 
     def _abandon(self, call: Call[Any]) -> None:
         if not call.future.done():

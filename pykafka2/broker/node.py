@@ -96,6 +96,11 @@ class Node:
         """`broker.rack`; None if it is unset."""
         return self.config.get("broker.rack") or None
 
+    @property
+    def has_telemetry(self) -> bool:
+        """Whether clients can push their metrics (KIP-714): the option client.telemetry."""
+        return bool(self.config.get("client.telemetry"))
+
     def reset(self, image: ClusterImage) -> None:
         """Reset what does not outlive a restart."""
         self.image = image

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import (
     ALL_BROKERS,
@@ -46,6 +47,12 @@ from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
 from pykafka2.broker.timers import BrokerTimers
 from pykafka2.clock import FOREVER, Entropy
+
+if TYPE_CHECKING:
+    from pykafka2.broker.client_metrics import ClientMetricsManager
+    from pykafka2.broker.log.partition_log import PartitionLog
+    from pykafka2.broker.share.manager import SharePartitionManager
+    from pykafka2.broker.share.persister import Persister
 
 NONCE_BYTES = 24
 NO_SECURITY = ListenerSecurity()
@@ -139,6 +146,10 @@ class Parts:
         self._node = node
         self._logs = logs
         self._entropy = entropy
+        self._share_persister: Persister | None = None
+        self._metrics_manager: ClientMetricsManager | None = None
+        self.shares_or_none: SharePartitionManager | None = None
+        """The share partitions that it leads; None until the first request for one."""
         self._make_roles(metrics)
         self._make_requests(metrics, services_of)
         self._make_connections()
@@ -177,6 +188,7 @@ class Parts:
             self.inter_broker,
             new_id=self._new_id,
             next_producer_id=self._next_producer_id,
+            share_persister=self._persister,
         )
         self.timers = BrokerTimers(node, self._logs, self.lifecycle, self.replicas, self.coordinators)
         self._logs.watch(self.timers.storage_changed)
@@ -200,6 +212,9 @@ class Parts:
             next_producer_id=self._next_producer_id,
             services_of=services_of,
             queue=self.queue.put,
+            persister=self._persister,
+            shares=self._shares,
+            client_metrics=self._client_metrics,
             gate=self._gate(),
         )
         self.requests = BrokerRequests(
@@ -211,6 +226,43 @@ class Parts:
         ]
         self.queue.connect(tuple(self.handlers))
 
+    def _persister(self) -> Persister:
+        """Return the client of the share coordinator; the first call imports and creates it."""
+        if self._share_persister is None:
+            from pykafka2.broker.share.persister import Persister
+
+            self._share_persister = Persister(self._node, self.inter_broker, self.services.create_topic)
+        return self._share_persister
+
+    def _shares(self) -> SharePartitionManager:
+        """Return the share partitions that this broker leads; the first call imports and creates them."""
+        if self.shares_or_none is None:
+            from pykafka2.broker.handlers.offsets import first_at
+            from pykafka2.broker.share.dead_letters import DeadLetterQueue
+            from pykafka2.broker.share.manager import SharePartitionManager
+            from pykafka2.broker.share.options import ShareOptions
+            from pykafka2.compression.steps import finish
+
+            def offset_at(log: PartitionLog, timestamp: int) -> int:
+                return finish(first_at(log, timestamp)).offset
+
+            options = ShareOptions(self._node)
+            dead_letters = DeadLetterQueue(
+                self._node, self.replicas, self.inter_broker, self.services.create_topic, options
+            )
+            self.shares_or_none = SharePartitionManager(
+                self._node, self.replicas, options, self._persister(), dead_letters.send, offset_at
+            )
+        return self.shares_or_none
+
+    def _client_metrics(self) -> ClientMetricsManager:
+        """Return the telemetry of clients; the first call imports and creates it."""
+        if self._metrics_manager is None:
+            from pykafka2.broker.client_metrics import ClientMetricsManager
+
+            self._metrics_manager = ClientMetricsManager(self._node, self._entropy, self._shared.pushes)
+        return self._metrics_manager
+
     def _gate(self) -> Gate | None:
         """Create the authorization gate, if an authorizer is configured."""
         node = self._node
@@ -221,7 +273,8 @@ class Parts:
 
     def _make_connections(self) -> None:
         """Create connections and their processors."""
-        node, requests, apis = self._node, self.requests, ClientApis(self._node.release)
+        node, requests = self._node, self.requests
+        apis = ClientApis(node.release, has_telemetry=node.has_telemetry)
         self.quotas = ConnectionQuotas(node.config)
         endpoints = ListenerEndpoints(
             node, self._shared.listeners, self._shared.credentials, self._shared.runtime.entropy
@@ -269,6 +322,8 @@ class Parts:
         if is_first:
             self.timers.expire_producers()  # those that became inactive while this broker was down
         self.coordinators.apply(image, changed, now)
+        if self.shares_or_none is not None:
+            self.shares_or_none.apply(image, changed, now)
         if self.replicas.has_moved or self.coordinators.due < self.timers.due:
             self.timers.signal()
 
@@ -336,9 +391,11 @@ class Parts:
         return deleted
 
     def _on_replica_moved(self, key: Key) -> None:
-        """Handle a moved replica: coordinators' responses can depend on it."""
+        """Handle a moved replica: coordinators' responses and share fetches can depend on it."""
         if key in self.coordinators.epochs:
             self.coordinators.on_moved(key)
+        if self.shares_or_none is not None:
+            self.shares_or_none.on_moved(key, self._node.clock.monotonic())
 
     def _on_follower_moved(self, key: Key) -> None:
         """Handle a moved high watermark of a followed partition, which consumers can read here."""

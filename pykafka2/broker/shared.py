@@ -18,11 +18,12 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
-from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.faults.throttle_rules import Throttles
 from pykafka2.broker.log.memory_storage import MemoryLogStorages
 from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
+from pykafka2.broker.observed.telemetry import Pushes, new_pushes
 from pykafka2.broker.security.authentication import Credentials
 from pykafka2.broker.security.listeners import ListenerSecurity
 from pykafka2.broker.server.links import Links
@@ -56,6 +57,8 @@ class Shared:
     release: Release = DEFAULT
     """The release of Apache Kafka that clients see; brokers among themselves are not limited by it."""
     metadata_cache: MetadataCache = attrs.field(factory=MetadataCache)
+    pushes: Pushes = attrs.field(factory=new_pushes)
+    """The metrics that clients pushed."""
     storages: Storages = attrs.field(factory=MemoryLogStorages)
     """Creates the storage of each broker's logs."""
     history_started_at: float = 0.0

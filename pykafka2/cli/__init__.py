@@ -1,8 +1,8 @@
 """The command line `pykafka2`: entry.py starts it, main.py finds the verb, each verb is a module.
 
-    records/   produce and consume, and the formats of their records
+    records/   produce, consume and sql, and the formats of their records
     admin/     topics, groups, configs, acls, users, tokens, quotas, transactions, cluster, reassign, elect,
-               check
+               check, metrics
     perf/      perf
     demo/      demo
     broker/    broker

@@ -23,6 +23,7 @@ from pykafka2.errors import ConfigurationError, IllegalArgument, InvalidTopicExc
 VERBS = {
     "produce": "pykafka2.cli.records.produce",
     "consume": "pykafka2.cli.records.consume",
+    "sql": "pykafka2.cli.records.sql",
     "topics": "pykafka2.cli.admin.topics",
     "groups": "pykafka2.cli.admin.groups",
     "configs": "pykafka2.cli.admin.configs",
@@ -35,6 +36,7 @@ VERBS = {
     "reassign": "pykafka2.cli.admin.reassign",
     "elect": "pykafka2.cli.admin.elect",
     "check": "pykafka2.cli.admin.check",
+    "metrics": "pykafka2.cli.admin.metrics",
     "perf": "pykafka2.cli.perf.perf",
     "completion": "pykafka2.cli.completion",
     "demo": "pykafka2.cli.demo.demo",
@@ -138,9 +140,9 @@ class _Version(argparse.Action):
     """Looks up the version only on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from pykafka2 import __version__
+        from pykafka2 import __version__, implementation
 
-        print(f"pykafka2 {__version__}")
+        print(f"pykafka2 {__version__} (implementation: {implementation})")
         parser.exit()
 
 

@@ -7,7 +7,7 @@ constructor opens no connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ from pykafka2.cluster.nodes import Nodes
 from pykafka2.cluster.retrying_calls import RetryingCall, RetryingCalls
 from pykafka2.cluster.router import Router
 from pykafka2.cluster.snapshot import TopicSnapshot
+from pykafka2.cluster.telemetry import MetricSource, Rows, Telemetry
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import AnyNode, Destination, Pollable, Send
@@ -29,19 +30,26 @@ from pykafka2.errors import (
     BrokerError,
     ClientClosed,
     ClientFailed,
+    IllegalArgument,
+    IllegalState,
     KafkaError,
     KafkaTimeoutError,
     MisroutedConnection,
     RequestTimeout,
 )
+from pykafka2.hooks import ClientInfo, Hooks
 from pykafka2.interrupts import CancelOnError, run_all
 from pykafka2.logs import ClientLogger, install_last_resort
+from pykafka2.native import implementation
 from pykafka2.network.handshake import FIRST_VERSION_WITH_EXPECTATION, LAST_VERSION_WITHOUT_EXPECTATION
+from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response, in_memory
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
+from pykafka2.protocol.primitives import ZERO_UUID, uuid_to_text
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.types import ClientHealth, Node
+from pykafka2.types import ClientHealth, Metric, Node
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -56,6 +64,11 @@ GRACE = 1.0
 
 
 CLOSE_TIMEOUT = 5.0
+
+LAST_PUSH_TIMEOUT = 0.5
+"""Seconds that `close` waits for the last push of metrics."""
+
+NO_HOOKS = Hooks(())
 
 PATIENCE = 2.0
 """Seconds that a call waits for a topic or partition before it logs a warning."""
@@ -84,9 +97,11 @@ class ClusterClient:
     ) -> None:
         self.options = options
         self.name = name
+        self.hooks = NO_HOOKS
         self.is_closed = False
         """Further calls raise ClientClosed."""
         self._has_ended = False
+        self._telemetry: Telemetry | None = None
         self._log = ClientLogger(__name__, options.client_id)
         install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
@@ -99,6 +114,7 @@ class ClusterClient:
         self._sasl = lifecycle.load_for_io_thread(lambda: _sasl_mechanism(options, of_client))
         self.driver = driver = Driver(runtime, name)
         self.event_sink = driver.event_sink
+        self.metrics = driver.metrics
         random = driver.entropy.random
         self.metadata = Metadata(options, random, self.event_sink, wake=driver.wake)
         self.nodes = Nodes(options, self.metadata, random, self._make_link)
@@ -111,6 +127,8 @@ class ClusterClient:
             on_refused=lambda to, error, now: self.router.fail_waiting_for(to, error, now),
         )
         self.router = Router(options, self.metadata, self.nodes, self.coordinators)
+        self.metrics.gauge("connection-count", lambda: self.nodes.connection_count)
+        self.metrics.gauge("metadata-version", lambda: self.metadata.version)
         self.metadata.on_rebootstrap = lambda now: self.nodes.rebootstrap()
         driver.router = self.router
         self.calls = RetryingCalls(
@@ -135,10 +153,46 @@ class ClusterClient:
         """The SASL mechanism of new connections; None without SASL."""
         return self._sasl
 
+    def start_hooks(self, hooks: Hooks, kind: str, metric_rows: Callable[[], list[Metric]]) -> None:
+        """Call the hooks of this client's interceptors from now on.
+
+        `kind` and `metric_rows` are those of `ClientInfo`.
+        """
+        options, metadata, monotonic = self.options, self.metadata, self.driver.clock.monotonic
+        info = ClientInfo(
+            kind,
+            options.client_id,
+            tuple(options.bootstrap_servers),
+            getattr(options, "group_id", None),
+            getattr(options, "transactional_id", None),
+            lambda: metadata.snapshot.cluster_id,
+            monotonic,
+            metric_rows,
+        )
+        self.hooks = hooks
+        hooks.start(info, monotonic, self.driver.interrupt, self.event_sink)
+
+    def start_telemetry(
+        self, rows: Callable[[], list[Metric]], labels: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """Push these metrics to brokers that ask for them, unless enable_metrics_push is False."""
+        if not self.options.enable_metrics_push:
+            return
+        driver, nodes = self.driver, self.nodes
+        self._telemetry = Telemetry(
+            MetricSource(rows, labels),
+            lambda: nodes.supports(GetTelemetrySubscriptionsRequest),
+            driver.entropy.random,
+            driver.clock.wall_ns,
+            self._log,
+            driver.remove,
+        )
+        self.add(self._telemetry)
+
     # ------------------------------------------------------------------ managers
 
     def add(self, *managers: Pollable) -> None:
-        """Poll these managers in every turn, before the calls and the router. Any thread."""
+        """Poll these managers before the calls and the router (see `Driver.add`). Any thread."""
 
         def install(now: float) -> None:
             # Calls are polled after the managers: a commit queued before committed() is sent before it.
@@ -271,12 +325,59 @@ class ClusterClient:
         self.driver.call_soon(lambda now: self.router.route(send, now))
         return completion
 
+    def client_instance_id(self, timeout: float | None = None) -> str:
+        """Return the id that a broker gave this client for its metrics (KIP-714), in Kafka's text form.
+
+        Raises:
+            IllegalState: enable_metrics_push is False.
+            UnsupportedVersion: the brokers do not receive metrics of clients.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded within the timeout.
+            ClientClosed: the client was closed before or during the call.
+        """
+        self._raise_if_closed()
+        telemetry = self._telemetry
+        if telemetry is None:
+            raise IllegalState("client telemetry is off; set enable_metrics_push=True")
+        timeout = self.seconds_of(timeout)
+        self.driver.call_soon(telemetry.want_id)
+        self.driver.wait_until(
+            lambda: telemetry.client_instance_id != ZERO_UUID or telemetry.is_over or self.is_closed,
+            timeout,
+            telemetry.waiters,
+        )
+        if telemetry.client_instance_id != ZERO_UUID:
+            return uuid_to_text(telemetry.client_instance_id)
+        self._raise_if_closed()
+        if telemetry.failure is not None:
+            raise telemetry.failure.anew()
+        raise self._timed_out("GetTelemetrySubscriptions", timeout, None)
+
+    def register_metrics(self, rows: Rows) -> None:
+        """Push these metrics of the application with those of the client (KIP-1076). Any thread.
+
+        Raises:
+            IllegalArgument: `rows` is no plain function.
+            ClientClosed: the client is closed.
+        """
+        self._raise_if_closed()
+        if not callable(rows) or is_async(rows):
+            why = NOT_AWAITED if is_async(rows) else "pass a function that returns metrics"
+            raise IllegalArgument(f"rows={rows!r}: {why}")
+        if self._telemetry is not None:
+            self._telemetry.added[rows] = None
+
+    def unregister_metrics(self, rows: Rows) -> None:
+        """Push these metrics no more; does nothing if they are not registered. Any thread."""
+        if self._telemetry is not None:
+            self._telemetry.added.pop(rows, None)
+
     def health(self, *, is_closed: bool) -> ClientHealth:
         """Return the part of `health()` that all clients share; send nothing. Any thread."""
         metadata, nodes, now = self.metadata, self.nodes, self.driver.clock.monotonic()
         failure, error = self.driver.failure, metadata.last_error
         state = "closed" if is_closed else "open"
         return {
+            "implementation": implementation,
             "state": state if failure is None else "failed",
             "failure": None if failure is None else repr(failure),
             "connected": nodes.has_connection,
@@ -393,6 +494,7 @@ class ClusterClient:
                 self.driver.call_soon(lambda now: self._close_on_driver(error, now))
             return False
         deadline = self.driver.clock.monotonic() + timeout
+        self._push_for_the_last_time(timeout)
         if self.driver.is_own_thread():
             self._close_requests(error, self.driver.clock.monotonic())
         elif self.driver.failure is None and not self.driver.is_closed:
@@ -425,6 +527,19 @@ class ClusterClient:
         self.driver.close()
         if self._own_runtime is not None:
             self._own_runtime.close()
+
+    def _push_for_the_last_time(self, timeout: float) -> None:
+        """Push the metrics before the end, if a broker asks for them; wait briefly for its response."""
+        telemetry, driver = self._telemetry, self.driver
+        if telemetry is None or not telemetry.is_active or driver.is_own_thread():
+            return
+        with suppress(ClientFailed, ClientClosed):
+            driver.call_soon(telemetry.terminate)
+            self.runtime.wait_until(
+                lambda: telemetry.is_over or driver.failure is not None,
+                min(timeout, LAST_PUSH_TIMEOUT),
+                telemetry.waiters,
+            )
 
     def _close_requests(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail all requests that are waiting or in flight."""

@@ -15,7 +15,7 @@ from typing import Any
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.validation import checked_node
-from pykafka2.driver.pollable import GROUP, NOTHING, AnyNode, PollResult, Send, ToCoordinator
+from pykafka2.driver.pollable import GROUP, AnyNode, PollResult, Send, ToCoordinator
 from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
 from pykafka2.events import EventSink, LookupEnded, LookupStarted
 from pykafka2.options import ClientOptions
@@ -72,7 +72,7 @@ class Coordinators:
         self._wake = wake
         self._on_found = on_found
         self._on_refused = on_refused
-        self._lookups: dict[ToCoordinator, _Lookup] = {}
+        self.work = self._lookups = dict[ToCoordinator, _Lookup]()
         self._brokers_know_batches = True
 
     def node_of(self, to: ToCoordinator) -> int | None:
@@ -120,9 +120,7 @@ class Coordinators:
                 lookup.node = None
 
     def poll(self, now: float) -> PollResult:
-        if not self._lookups:
-            return NOTHING
-        result = PollResult.idle()
+        result = PollResult([])
         for to, lookup in self._lookups.items():
             if not lookup.is_wanted or lookup.in_flight:
                 continue

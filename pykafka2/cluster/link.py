@@ -29,13 +29,14 @@ from pykafka2.errors import (
     UnsupportedVersion,
 )
 from pykafka2.logs import ClientLogger
-from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.connection import Connection, ConnectionOptions, ConnectionState
 from pykafka2.network.connection_setup import OnWorkDone
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.handshake import ExpectedBroker, handshake
 from pykafka2.network.port_probe import VERDICTS, ProbeTransport
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Lane, Offload
+from pykafka2.network.traffic import Traffic
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -122,6 +123,7 @@ class NodeLink:
         self._sasl = sasl
         self._cluster_id = cluster_id
         self._on_lost = on_lost
+        self._traffic: Traffic | None = None
         self._endpoints: list[Endpoint] = []
         self._attempt = 0
         self._resolve_deadline = FOREVER
@@ -192,7 +194,7 @@ class NodeLink:
         return (
             self.state is LinkState.READY
             and connection is not None
-            and connection.is_ready
+            and connection.state is ConnectionState.READY
             and connection.throttled_until <= now
         )
 
@@ -329,6 +331,8 @@ class NodeLink:
         # Responses of the handshake are limited by request_timeout as well.
         self._setup_deadline = now + min(setup_timeout, options.request_timeout)
         probe = None if self._diagnosis is None else self._diagnosis.begin(endpoint)
+        if self._traffic is None:
+            self._traffic = Traffic(self._driver.metrics, self._tag())
         connection = self.connection = Connection(
             self.name,
             now,
@@ -348,6 +352,8 @@ class NodeLink:
                 else probe.script(self.name)
             ),
             event_sink=self._driver.event_sink,
+            traffic=self._traffic,
+            node_id=self.node.id,
         )
         try:
             connection.pipe = self._driver.open(
@@ -360,6 +366,10 @@ class NodeLink:
         except KafkaError as error:
             connection.close(now, error)
             self._on_closed(error, now)
+
+    def _tag(self) -> str:
+        """Return the value of the tag `node-id`: Kafka marks the connection to a coordinator with a plus."""
+        return f"node-{'' if self.purpose is Purpose.MAIN else '+'}{self.node.id}"
 
     def _expected(self) -> ExpectedBroker | None:
         """Return the broker that must be at the address, if brokers should check it (KIP-1242)."""

@@ -126,6 +126,15 @@ class Nodes:
             raise IllegalState(f"node {node_id} is not connected, so its API versions are unknown")
         return link.connection.version_for(request_class)
 
+    def supports(self, request_class: type[Request[Any]]) -> bool | None:
+        """Return whether any connected broker supports this request; None without a connection."""
+        known = [
+            connection.api_versions.knows(request_class)
+            for link in self._links.values()
+            if (connection := link.connection) is not None and connection.api_versions is not None
+        ]
+        return any(known) if known else None
+
     def finalized_feature(self, name: str) -> int:
         """Return the finalized level of a cluster feature, or 0 if it is not finalized or unknown.
 
@@ -175,6 +184,14 @@ class Nodes:
         """Return the throttling brokers as sentences."""
         links = tuple(self._links.values())
         return list(dict.fromkeys(f"{link.why_throttled(now)}." for link in links if link.throttled_for(now)))
+
+    def explain(self, now: float) -> list[str]:
+        """Return sentences about missing connections, failing addresses and throttling brokers."""
+        if not self.has_connection:
+            lines = [f"No broker is connected: {self.unconnected()}"]
+        else:
+            lines = [f"{address} cannot be reached: {why}" for address, why in self.failing(now).items()]
+        return lines + self.why_throttled(now)
 
     def why_unreachable(self) -> str:
         """Return why no broker could be reached, with the reason for each address."""
@@ -238,7 +255,7 @@ class Nodes:
 
     def poll(self, now: float) -> float:
         """Poll every link that is due; return the earliest time of the next poll."""
-        if self._tidied_at_version != self._metadata.version:
+        if self._tidied_at_version != self._metadata.snapshot.version:
             self._forget_gone(now)
         wake_at = min(map(QUIET_UNTIL, self._links.values()), default=FOREVER)
         if wake_at > now:

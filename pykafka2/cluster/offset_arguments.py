@@ -12,7 +12,7 @@ from typing import Any
 from pykafka2.cluster.arguments import checked_partition, describe_argument
 from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.option_fields import INT32_MAX, INT64_MAX, sendable_text
-from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from pykafka2.types import ConsumerRecord, OffsetAndMetadata, OffsetInTopic, TopicPartition
 
 NO_EPOCH = -1
 
@@ -59,7 +59,10 @@ def _checked(key: object, value: object) -> tuple[TopicPartition, OffsetAndMetad
         raise IllegalArgument(f"{partition}: the leader epoch must be an int, not {epoch!r}")
     if not NO_EPOCH <= epoch <= INT32_MAX:
         raise IllegalArgument(f"{partition}: the leader epoch must be from -1 to {INT32_MAX}, not {epoch!r}")
-    return partition, OffsetAndMetadata(offset, metadata or "", epoch)
+    checked = OffsetAndMetadata(offset, metadata or "", epoch)
+    return partition, OffsetInTopic.of(checked, value.topic_id) if isinstance(
+        value, OffsetInTopic
+    ) else checked
 
 
 def _parts(partition: TopicPartition, value: object) -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
+from pykafka2.driver.pollable import Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
 from pykafka2.interrupts import run_all
 from pykafka2.protocol.struct import Request
@@ -68,7 +68,7 @@ class RetryingCalls:
         self._timed_out = timed_out
         self._wake = wake
         # Any thread writes it, by single dict operations.
-        self._open: dict[RetryingCall, None] = {}
+        self.work = self._open = dict[RetryingCall, None]()
         self._closed_because: KafkaError | None = None
 
     def start(self, call: RetryingCall) -> None:
@@ -88,9 +88,7 @@ class RetryingCalls:
         run_all([partial(self._end, call, error) for call in tuple(self._open)])
 
     def poll(self, now: float) -> PollResult:
-        if not self._open:
-            return NOTHING
-        result = PollResult.idle()
+        result = PollResult([])
         for call in tuple(self._open):
             if call.is_in_flight:
                 continue  # its request timeout ends it

@@ -78,6 +78,11 @@ class Router:
         link.want(now)
         return False
 
+    def connection(self, node_id: int) -> object | None:
+        """Return the node's main connection, another object after each reconnect; None without one."""
+        link = self._nodes.known_link(node_id)
+        return link.connection if link is not None else None
+
     def in_flight(self, node_id: int) -> int:
         """Return the number of requests in flight on the node's main connection."""
         link = self._nodes.known_link(node_id)

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pykafka2.errors import SerializationError
+from pykafka2.hooks import Hooks
 from pykafka2.option_fields import AWAITED_BY_AIO, Because, is_async
 from pykafka2.text import brief, type_of
-from pykafka2.types import BadRecord, TopicPartition
+from pykafka2.types import BadRecord, ConsumerRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +46,9 @@ class HandlerRunning(SerializationError):
 class BadRecords:
     """Raises or skips bad records, or passes them to the application's callable."""
 
-    def __init__(self, policy: str | Callable[[BadRecord], Any]) -> None:
+    def __init__(self, policy: str | Callable[[BadRecord], Any], interceptors: Hooks) -> None:
         self._policy = policy
+        self._interceptors = interceptors
         self._seen: dict[TopicPartition, tuple[int, int]] = {}
         """Generation and offset of the damaged batch that is fetched a second time, by partition."""
         self.skipped = 0
@@ -55,6 +57,11 @@ class BadRecords:
     @property
     def raises(self) -> bool:
         return self._policy == RAISE
+
+    @property
+    def is_of_interest(self) -> bool:
+        """Whether a damaged batch can be skipped, or an interceptor sees it."""
+        return not self.raises or self._interceptors.has("on_bad_record")
 
     @property
     def wants_batch(self) -> bool:
@@ -73,8 +80,29 @@ class BadRecords:
         self._seen[partition] = (generation, bad.offset)
         return False
 
+    def refused(self, bad: BadRecord) -> None:
+        """Report a damaged batch that is not skipped to the interceptors."""
+        self._interceptors.call("on_bad_record", bad, False)
+
     def skip(self, bad: BadRecord) -> None:
-        """Skip the record; raise an exception if the policy does not allow it.
+        """Skip the record; raise an exception if the policy does not allow it. Report it to interceptors.
+
+        Raises:
+            KafkaError: `bad.error`, with the policy 'raise'.
+            SerializationError: the application's callable raised an exception, which is the cause.
+        """
+        try:
+            self._decide(bad)
+        except HandlerRunning:
+            raise
+        except Exception:
+            self._interceptors.call("on_bad_record", bad, False)
+            raise
+        self._interceptors.call("on_bad_record", bad, True)
+        self.skipped += 1
+
+    def _decide(self, bad: BadRecord) -> None:
+        """Return if the record is skipped.
 
         Raises:
             KafkaError: `bad.error`, with the policy 'raise'.
@@ -99,7 +127,26 @@ class BadRecords:
             logger.warning("skipped%s: %s", upto, bad.error)
         else:
             raise bad.error
-        self.skipped += 1
+
+
+def undeserialized(
+    record: ConsumerRecord[Any, Any], key: bytes | None, part: str, error: Exception, advice: str = ""
+) -> BadRecord:
+    """Return the bad record after its key_deserializer or value_deserializer failed; `key` is the raw key."""
+    where = f"{record.topic}-{record.partition} at offset {record.offset}"
+    failure = SerializationError(f"{where}: the {part}_deserializer failed: {brief(error)}{advice}")
+    failure.__cause__ = error
+    return BadRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.offset + 1,
+        failure,
+        timestamp=record.timestamp,
+        key=key,
+        value=record.value,
+        headers=record.headers,
+    )
 
 
 def _close(result: object) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
@@ -25,7 +25,7 @@ from pykafka2.consumer.calls.arguments import (
     split_topics,
 )
 from pykafka2.consumer.calls.commit import CommitCalls
-from pykafka2.consumer.calls.poll import ReadingCalls
+from pykafka2.consumer.calls.poll import ReadingCalls, queue_and_step
 from pykafka2.consumer.calls.subscribe import SubscriptionCalls
 from pykafka2.consumer.core import ConsumerCore, Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -37,9 +37,10 @@ from pykafka2.errors import (
 )
 from pykafka2.flattened import flattened
 from pykafka2.interrupts import run_all
-from pykafka2.other_clients import explaining, no_such_attribute
+from pykafka2.metrics import without_tags
+from pykafka2.other_clients import explaining, with_foreign_calls
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.types import READ_COMMITTED, ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
+from pykafka2.types import READ_COMMITTED, ConsumerHealth, K, Metric, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.consumer.group.group import Group
@@ -145,6 +146,14 @@ class QueryCalls(Owned):
         )
 
     @owned
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the topic's id (KIP-516), 16 bytes; None if the topic does not exist, or has none.
+
+        Brokers before 2.8 have no ids. Raise the errors of `partitions_for_topic`.
+        """
+        return self._core.queries.topic_id(checked_topic(topic), self._core.options.default_api_timeout)
+
+    @owned
     def topics(self) -> set[str]:
         """Return the names of all topics that the user can describe.
 
@@ -180,11 +189,48 @@ class QueryCalls(Owned):
         return self._core.cluster.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Return totals and current values by name, as plain numbers. Any thread can call it.
+        """Return Kafka's consumer metrics without tags by name; `metric_rows` returns all. Any thread.
 
-        `raw` has no effect; it exists for kafka-python's programs.
+        Totals count from the start; rates, averages and maxima cover the last 30 to 60 s. `raw` has no
+        effect; it exists for kafka-python's programs.
         """
-        return self._core.inspection.metrics()
+        return without_tags(self.metric_rows())
+
+    def metric_rows(self) -> list[Metric]:
+        """Return every metric as a row: name, group, value, kind, unit, tags, description. Any thread.
+
+        Names, groups and tags are Apache Kafka's; the tag client-id is always there. Metrics of topics
+        and partitions appear with their first record. Nothing is sent.
+        """
+        return self._core.inspection.metric_rows()
+
+    def client_instance_id(self, timeout_ms: float | None = None) -> str:
+        """Return the id that a broker gave this consumer for the metrics that it pushes (KIP-714).
+
+        Any thread can call it. Opens the first connection if there is none. `timeout_ms` is by default
+        default_api_timeout_ms.
+
+        Raises:
+            IllegalState: enable_metrics_push is False.
+            UnsupportedVersion: the brokers do not receive metrics of clients.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded in time.
+        """
+        self._core.check_open()
+        return self._core.cluster.client_instance_id(self._seconds(timeout_ms))
+
+    def register_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push these metrics of the application with those of the consumer (KIP-1076). Any thread.
+
+        `rows` is called before each push, on the IO thread: it must not block. It returns `Metric` rows with
+        names that the consumer does not have. If it raises, that is logged once, and its rows are left out.
+        Nothing calls it while no broker asks for metrics.
+        """
+        self._core.check_open()
+        self._core.cluster.register_metrics(rows)
+
+    def unregister_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push the metrics of this function no more; does nothing if it is not registered. Any thread."""
+        self._core.cluster.unregister_metrics(rows)
 
     def health(self) -> ConsumerHealth:
         """Return the state of the consumer as data for a monitor.  Any thread can call it.
@@ -208,6 +254,7 @@ LAST_WORDS = 1.0
 IS_CLOSED = "the consumer is closed"
 
 
+@with_foreign_calls
 @flattened
 class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
     """Reads records from a cluster. Only one thread can use it at a time.
@@ -246,7 +293,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     def _hold(self, core: ConsumerCore, topics: Sequence[str]) -> None:
         """Become the sync consumer of this core, and subscribe to these topics."""
         self._core = core
-        self._iteration_queue = core.iteration_queue
+        self._iteration_queue, self._step = queue_and_step(core)
         try:
             if topics:
                 self.subscribe(topics)
@@ -293,6 +340,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 autocommit, timeout = autocommit and timeout is not False, None
             deadline = self._core.cluster.driver.clock.monotonic() + checked_close(timeout, timeout_ms)
             try:
+                if self._step is not None:
+                    self._step.end_all()
                 if self._core.group is not None and self._core.refusal is None:
                     # ClientFailed was logged before; with ClientClosed, a listener has closed the consumer.
                     with suppress(ClientFailed, ClientClosed):
@@ -317,11 +366,6 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(autocommit=error is None)
-
-    if not TYPE_CHECKING:  # or every name would be known to type checkers
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_such_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pykafka2 import lifecycle
 from pykafka2.errors import ClientClosed, ConcurrentUse, IllegalState, KafkaError
+from pykafka2.hooks import with_added
 from pykafka2.other_clients import explain_arguments
 
 if TYPE_CHECKING:
@@ -125,10 +126,12 @@ class ConsumerCore:
         queries: requests for offsets; `lookups` sends them.
         poller: one `poll`; its `position_control` moves positions.
         iteration_queue: records that iteration has polled and not returned yet.
+        topics_read: the topics of positions, for offsets in transactions.
         slice_length: how many of them iteration returns between two checks of the group.
         handover: takes back the records of an interrupted call.
         group: commits and membership; None without a group_id.
         inspection: `metrics`, `health` and `explain`.
+        interceptors: the hooks of the application.
         refusal: the error of all calls after a close or a fork; None while the consumer is open.
     """
 
@@ -151,20 +154,26 @@ class ConsumerCore:
             from pykafka2.consumer.poll.poller import Poller
             from pykafka2.consumer.state.iteration_queue import IterationQueue, SliceLength
             from pykafka2.consumer.state.subscription import Subscription
+            from pykafka2.consumer.state.topics_read import TopicsRead
+            from pykafka2.protocol.registry import ApiKey
         self.options = options
         self.lock: CallLock = threading.RLock() if lock is None else lock
         self.refusal: KafkaError | None = None
         self.closed_error = closed_error or ClientClosed("the consumer is closed; create a new one")
         self.iteration_queue = IterationQueue()
-        self.interceptors = Interceptors(options.interceptors)
+        self.interceptors = Interceptors(with_added("consumer", options.interceptors))
         self.subscription = Subscription(by_group=options.group_id is not None)
         self.cluster = cluster = ClusterClient(
             options, name=options.client_id, runtime=runtime, owns_runtime=owns_runtime
         )
         try:
+            cluster.metrics.timed_api = ApiKey.FETCH
             self.buffer = FetchBuffer(cluster.driver.wake)
             self.lookups = OffsetLookups(cluster, options.isolation)
             self.fetcher = Fetcher(options, cluster, self.buffer, self.lookups)
+            self.topics_read = TopicsRead(
+                self.subscription, self.iteration_queue, self.fetcher.table.topic_id
+            )
             self.group = group = self._new_group(options, cluster)
             self.poller = Poller(
                 options,
@@ -180,16 +189,18 @@ class ConsumerCore:
             self.slice_length = SliceLength(cluster.driver.clock)
             self.queries = OffsetQueries(cluster, self.lookups)
             self.inspection = Inspection(
+                options,
                 cluster,
                 self.subscription,
                 self.buffer,
                 self.fetcher,
-                self.poller.collector,
                 self.poller.bad_records,
                 self.poller.stall_detector,
                 group,
             )
             cluster.add(self.lookups, self.fetcher)
+            cluster.start_hooks(self.interceptors, "consumer", self.inspection.metric_rows)
+            cluster.start_telemetry(self.inspection.metric_rows, self.inspection.labels)
         except BaseException:
             cluster.discard()
             raise

@@ -1,4 +1,4 @@
-"""The consumer's `metrics()`, `health()` and `explain()`.
+"""The consumer's `metrics()`, `metric_rows()`, `health()` and `explain()`.
 
 Used on any thread. It reads without locks what the two threads of the consumer write, so the values are not
 a snapshot of one instant.
@@ -14,12 +14,11 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.options import CLASSIC, CONSUMER
-from pykafka2.consumer.poll.collector import Collector
+from pykafka2.consumer.options import CLASSIC, CONSUMER, ConsumerOptions
 from pykafka2.consumer.poll.stall_detector import StallDetector
 from pykafka2.consumer.state.subscription import Hold, Mode, Subscription
-from pykafka2.text import named
-from pykafka2.types import ConsumerHealth
+from pykafka2.text import named, why_not_open
+from pykafka2.types import ConsumerHealth, Metric
 
 if TYPE_CHECKING:
     from pykafka2.consumer.group.group import Group
@@ -30,11 +29,11 @@ class Inspection:
 
     def __init__(
         self,
+        options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
         buffer: FetchBuffer,
         fetcher: Fetcher,
-        collector: Collector,
         bad_records: BadRecords,
         stall_detector: StallDetector,
         group: Group | None = None,
@@ -43,32 +42,36 @@ class Inspection:
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
-        self._collector = collector
-        self._bad_records = bad_records
         self._stall_detector = stall_detector
         self._group = group
+        self._options = options
+        metrics = cluster.metrics
+        metrics.gauge("assigned-partitions", lambda: len(subscription.assigned))
+        metrics.gauge("buffered-bytes", lambda: buffer.size_bytes)
+        metrics.counter("bad-records-total", lambda: bad_records.skipped)
 
-    def metrics(self) -> dict[str, float]:
-        return {
-            "assigned-partitions": len(self._subscription.assigned),
-            "fetch-total": self._fetcher.fetches,
-            "fetch-throttle-time-avg": self._fetcher.throttled_ms / max(self._fetcher.fetches, 1),
-            "fetch-throttle-time-max": self._fetcher.longest_throttle_ms,
-            "bytes-consumed-total": self._collector.consumed_bytes,
-            "buffered-bytes": self._buffer.size_bytes,
-            "bad-records-total": self._bad_records.skipped,
-            "records-lag-max": self._greatest_lag(),
-            "metadata-version": self._cluster.metadata.version,
+    def metric_rows(self) -> list[Metric]:
+        with lifecycle.loading:
+            from pykafka2 import metric_table
+
+        table = metric_table.CONSUMER_ALONE
+        if self._group is not None:
+            table = metric_table.CONSUMER_IN_GROUP
+            if self._cluster.metrics.latencies_of_successes:
+                table = metric_table.CONSUMER_ALL
+        return self._cluster.metrics.rows(table, self._cluster.options.client_id or "")
+
+    def labels(self) -> dict[str, str]:
+        """Return the consumer's attributes in telemetry, as the Java client names them."""
+        options = self._options
+        member_id = "" if self._group is None else self._group.group_status.identity.member_id
+        labels = {
+            "group_id": options.group_id,
+            "group_instance_id": options.group_instance_id,
+            "client_rack": options.client_rack,
+            "group_member_id": member_id,
         }
-
-    def _greatest_lag(self) -> int:
-        """Return the greatest lag of all partitions by what poll() returned; iteration can be one poll
-        behind."""
-        ends, positions = self._fetcher.table.readable_ends, self._subscription.positions
-        lags = [
-            ends[partition] - position for partition, position in list(positions.items()) if partition in ends
-        ]
-        return max(lags, default=0)
+        return {name: text for name, text in labels.items() if text}
 
     def health(self) -> ConsumerHealth:
         with lifecycle.loading:
@@ -98,14 +101,8 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
-            return f"The consumer is {health['state']}{because}."
-        lines = []
-        if not health["connected"]:
-            lines.append(f"No broker is connected: {self._cluster.nodes.unconnected()}")
-        else:
-            lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
-        lines += self._cluster.nodes.why_throttled(self._cluster.driver.clock.monotonic())
+            return why_not_open("consumer", health["state"], health["failure"])
+        lines = self._cluster.nodes.explain(self._cluster.driver.clock.monotonic())
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         for topic in sorted(self._subscription.wanted_topics):

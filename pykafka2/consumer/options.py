@@ -16,6 +16,7 @@ from pykafka2.consumer.bad_records import RAISE, read_policy
 from pykafka2.consumer.reset_policy import LATEST
 from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
 from pykafka2.errors import ConfigurationError
+from pykafka2.hooks import CONSUMER_HOOKS
 from pykafka2.option_fields import (
     OPTION,
     callback,
@@ -250,10 +251,8 @@ class ConsumerOptions(ClientOptions):
     dead-letter topic. [Consuming](../guides/consuming.md#records-that-cannot-be-read) has an example.
     """
     interceptors: tuple[Any, ...] = interceptor_list(
-        "Objects that see the returned records and the committed offsets: on_consume, on_commit and `close`.",
-        "on_consume",
-        "on_commit",
-        "close",
+        "Objects with hooks, such as on_consume and on_commit: see `ConsumerInterceptor`.",
+        *CONSUMER_HOOKS,
     )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of each batch is verified.")
     """Fetching, low: Keep it. `False` saves little time and returns damaged data."""
@@ -407,8 +406,8 @@ def _public_name(field: str) -> str:
 CONSUMER_OPTIONS = OptionTable(
     ConsumerOptions,
     refused={
-        "share_acknowledgement_mode": Refused("share groups are not implemented", harmless=("implicit",)),
-        "share_acquire_mode": Refused("share groups are not implemented", harmless=("batch_optimized",)),
+        "share_acknowledgement_mode": Refused("use KafkaShareConsumer", harmless=("implicit",)),
+        "share_acquire_mode": Refused("use KafkaShareConsumer", harmless=("batch_optimized",)),
     },
     ignored={
         "max_in_flight_requests_per_connection": "a consumer has one fetch in flight per broker",

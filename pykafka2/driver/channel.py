@@ -140,7 +140,12 @@ class Channel:
             if self.state is ChannelState.OPENING:
                 self._establish(transport, now)
             elif bits & READABLE:
-                self._read(transport, now)
+                # One read a turn, but a large one: the handler's buffer decides how large.
+                count = transport.read_into(self.handler.buffer())
+                if count:
+                    self.handler.on_received(count, now)
+                elif count is not None:
+                    raise Disconnected(f"{self.peer} closed the connection")
         except KafkaError as error:
             self.fail(error, now)
 
@@ -149,19 +154,28 @@ class Channel:
 
         Return whether this changed any request, so that managers must be polled again.
         """
-        transport = self._transport
-        if self.state is not ChannelState.OPEN or transport is None or not self._unsent or self._is_blocked:
+        transport, unsent = self._transport, self._unsent
+        if self.state is not ChannelState.OPEN or transport is None or not unsent or self._is_blocked:
             return False
         try:
-            self._write_unsent(transport)
+            while unsent:
+                gathered = list(islice(unsent, MAX_GATHERED_BUFFERS))
+                taken = transport.write(gathered)
+                if taken == 0 and any(map(len, gathered)):
+                    break
+                for head in gathered:
+                    if taken < len(head):
+                        unsent[0] = memoryview(head)[taken:]
+                        break
+                    taken -= len(head)
+                    unsent.popleft()
         except KafkaError as error:
             self.fail(error, now)
             return True
-        self._update_interest(transport)
-        if self._unsent:
-            self._is_blocked = True
-            return False
-        return self.handler.on_written(now)
+        if unsent or transport.interest() != self._interest:
+            self._update_interest(transport)
+        self._is_blocked = bool(unsent)
+        return False if unsent else self.handler.on_written(now)
 
     def _establish(self, transport: Transport, now: float) -> None:
         if transport.establish():
@@ -169,36 +183,6 @@ class Channel:
             self._unsettled[self] = None
             self.handler.on_open(now)
         self._update_interest(transport)
-
-    def _read(self, transport: Transport, now: float) -> None:
-        # One read a turn, but a large one: the handler's buffer decides how large.
-        count = transport.read_into(self.handler.buffer())
-        if count is None:
-            return
-        if count == 0:
-            raise Disconnected(f"{self.peer} closed the connection")
-        self.handler.on_received(count, now)
-
-    def _write_unsent(self, transport: Transport) -> None:
-        unsent = self._unsent
-        while unsent:
-            gathered = (
-                list(unsent)
-                if len(unsent) <= MAX_GATHERED_BUFFERS
-                else list(islice(unsent, MAX_GATHERED_BUFFERS))
-            )
-            taken = transport.write(gathered)
-            if len(gathered) == len(unsent) and taken == sum(map(len, gathered)):
-                unsent.clear()  # as nearly always
-                return
-            if taken == 0 and any(map(len, gathered)):
-                return
-            for head in gathered:
-                if taken < len(head):
-                    unsent[0] = memoryview(head)[taken:]
-                    break
-                taken -= len(head)
-                unsent.popleft()
 
     def _update_interest(self, transport: Transport) -> None:
         if self.state is ChannelState.CLOSED:

@@ -1,27 +1,28 @@
 """A client's driver: one loop that runs its managers, its channels and its command queue.
 
 A `Runtime` runs the loop: a real thread in production, the seeded scheduler in the simulation. An IO turn is
-one select, one large read for each readable channel, one poll of each manager, and one gathered write for
-each channel with unsent bytes. Results reach callers at the end of the turn, once per batch and not per
-record.
+one select, one large read for each readable channel, one poll of each manager that can have work, and one
+gathered write for each channel with unsent bytes. Results reach callers at the end of the turn, once per
+batch and not per record.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
 from typing import Any, TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy
 from pykafka2.driver.channel import Channel, ChannelHandler, ChannelState
-from pykafka2.driver.pollable import Pollable, RequestRouter, Send
+from pykafka2.driver.pollable import Occasional, Pollable, RequestRouter, Send
 from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
 from pykafka2.interrupts import run_all
+from pykafka2.metrics import Metrics
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
@@ -29,6 +30,9 @@ from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
 T = TypeVar("T")
 Command = Callable[[float], None]
 OnFailed = Callable[[ClientFailed, float], None]
+
+ALWAYS = (True,)
+"""The work of a manager that is polled in every turn."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +53,13 @@ class Driver:
         self.clock: Clock = runtime.clock
         self.entropy: Entropy = runtime.entropy
         self.event_sink = EventSink()
+        self.metrics = metrics = Metrics(self.clock.monotonic)
+        self._windows = metrics.windows
         self.router = router
         self.failure: BaseException | None = None
         self.is_closed = False
-        self._pollables: list[Pollable] = []
+        self._pollables: list[tuple[Sized, Pollable]] = []
+        """The managers, each with its `work` (see `Occasional`)."""
         self._channels: dict[Channel, None] = {}  # ordered, so that a seed decides all in the simulation
         self._unsettled: dict[Channel, None] = {}
         """Channels that have unsent bytes, or are closed."""
@@ -65,6 +72,9 @@ class Driver:
         self._interruption: BaseException | None = None
         # The loop may turn before the assignment is done; an empty turn does not look at it.
         self._task: Task = runtime.spawn(name, self, self._selector, self._fail)
+        self.wake: Callable[[], None] = self._task.wake
+        """Polls the managers soon.  Any thread or signal handler; takes no lock."""
+        self._measure_turns(self._task, self.clock.monotonic())
 
     # ------------------------------------------------------------------ any thread
 
@@ -77,10 +87,6 @@ class Driver:
         if self.is_closed:
             raise ClientClosed(f"{self.name} is closed; create a new one")
         self._commands.append(command)
-        self._task.wake()
-
-    def wake(self) -> None:
-        """Poll the managers soon.  Any thread or signal handler; takes no lock."""
         self._task.wake()
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
@@ -208,6 +214,14 @@ class Driver:
         self.failure = error
         self.is_closed = True
 
+    def _measure_turns(self, task: Task, began: float) -> None:
+        monotonic, metrics = self.clock.monotonic, self.metrics
+        metrics.counter("select-total", lambda: task.turns)
+        metrics.counter("io-time-ns-total", lambda: round(task.worked * 1e9))
+        metrics.counter(
+            "io-wait-time-ns-total", lambda: max(round((monotonic() - began - task.worked) * 1e9), 0)
+        )
+
     def _finish(self, now: float) -> None:
         self._is_finished = True
         self._task.stop()
@@ -224,11 +238,12 @@ class Driver:
     # ------------------------------------------------------------------ the driver's thread
 
     def add(self, pollable: Pollable) -> None:
-        """Poll this manager every turn, after those added before it.
+        """Poll this manager every turn, after those added before it; an `Occasional` one if it has work.
 
         The thread that creates the driver can also call it, before the driver is used.
         """
-        self._pollables.append(pollable)
+        work = pollable.work if isinstance(pollable, Occasional) else ALWAYS
+        self._pollables.append((work, pollable))
         self._task.wake()
 
     def tell_waiters(self) -> None:
@@ -236,7 +251,7 @@ class Driver:
         self.runtime.check_waiters()
 
     def remove(self, pollable: Pollable) -> None:
-        self._pollables = [known for known in self._pollables if known is not pollable]
+        self._pollables = [known for known in self._pollables if known[1] is not pollable]
 
     def open(
         self,
@@ -264,9 +279,27 @@ class Driver:
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """Run one IO turn (see `runtime.Step`)."""
-        self._in_turn = True
+        if now >= self._windows.due_at:
+            self._windows.turn()
+        self._in_turn, self._again = True, False
         try:
-            return self._turn(now, events)
+            for channel, bits in events:
+                channel.on_ready(bits, now)  # type: ignore[attr-defined]
+            commands = self._commands
+            if commands:
+                for _ in range(len(commands)):
+                    commands.popleft()(now)
+            wake_at = FOREVER
+            for work, pollable in self._pollables:
+                if work:
+                    result = pollable.poll(now)
+                    for send in result.sends:
+                        self._route(send, now)
+                    if result.wake_at < wake_at:
+                        wake_at = result.wake_at
+            if self._unsettled:
+                self._settle_all(now)
+            return now if commands or self._again else wake_at
         except BaseException as error:
             self._fail(error)
             raise
@@ -290,29 +323,6 @@ class Driver:
 
     def _failed(self, failure: BaseException) -> ClientFailed:
         return ClientFailed(f"{self.name} stopped: {failure!r}; close it, and create a new one")
-
-    def _turn(self, now: float, events: Sequence[Ready]) -> float:
-        self._again = False
-        for channel, bits in events:
-            channel.on_ready(bits, now)  # type: ignore[attr-defined]
-        commands = self._commands
-        for _ in range(len(commands)):
-            commands.popleft()(now)
-        wake_at = self._poll_all(now)
-        if self._unsettled:
-            self._settle_all(now)
-        return now if commands or self._again else wake_at
-
-    def _poll_all(self, now: float) -> float:
-        wake_at = FOREVER
-        for pollable in self._pollables:
-            result = pollable.poll(now)
-            if result.sends:
-                for send in result.sends:
-                    self._route(send, now)
-            if result.wake_at < wake_at:
-                wake_at = result.wake_at
-        return wake_at
 
     def _route(self, send: Send[Any], now: float) -> None:
         if self.router is None:

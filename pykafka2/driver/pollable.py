@@ -6,8 +6,8 @@ the router (cluster/router.py) finds the connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sized
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaError
@@ -136,6 +136,16 @@ class Pollable(Protocol):
 
     def poll(self, now: float) -> PollResult:
         """Return requests to send, and the time of the next poll.  Also called early, after any event."""
+        ...
+
+
+@runtime_checkable
+class Occasional(Pollable, Protocol):
+    """A manager that is polled only while `work` is not empty."""
+
+    @property
+    def work(self) -> Sized:
+        """Return its unfinished work: always the same container, which any thread can fill."""
         ...
 
 

@@ -55,6 +55,10 @@ class Task(Protocol):
     name: str
     error: BaseException | None
     """Why the loop ended, if it ended by itself: a step that raises ends its task."""
+    turns: int
+    """The number of its turns."""
+    worked: float
+    """Seconds spent in its turns; 0 in virtual time."""
 
     def wake(self) -> None:
         """Call `run_once` soon.  Any thread or signal handler; takes no lock."""

@@ -56,7 +56,7 @@ class Parker:
     def park(self, timeout: float) -> None:
         """Sleep until unparked, at most `timeout` seconds.  May return early.  Ctrl-C interrupts it."""
         if timeout > 0:
-            self._permit.acquire(timeout=-1 if timeout == FOREVER else min(timeout, threading.TIMEOUT_MAX))
+            self._permit.acquire(timeout=-1 if timeout > threading.TIMEOUT_MAX else timeout)
         else:
             self._permit.acquire(blocking=False)
 
@@ -81,11 +81,15 @@ class ThreadTask:
     ) -> None:
         self.name = name
         self.error: BaseException | None = None
+        self.turns = 0
+        self.worked = 0.0
         self._runtime = runtime
         self._step = step
         self._selector = selector
         self._on_failed = on_failed
         self._parker = Parker()
+        self.wake: Callable[[], None] = self._parker.unpark if selector is None else selector.wake
+        """Calls `run_once` soon.  Any thread or signal handler; takes no lock."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -95,13 +99,6 @@ class ThreadTask:
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
-
-    def wake(self) -> None:
-        """Call `run_once` soon.  Any thread or signal handler; takes no lock."""
-        if self._selector is None:
-            self._parker.unpark()
-        else:
-            self._selector.wake()
 
     def stop(self, timeout: float = 5.0) -> bool:
         """End the loop after its current turn and wait for it; False if it did not end in time."""
@@ -143,9 +140,12 @@ class ThreadTask:
         run_once = self._step.run_once
         events: list[Ready] = []
         while not self._stopping:
-            wake_at = run_once(monotonic(), events)
-            timeout = None if wake_at == FOREVER else max(wake_at - monotonic(), 0.0)
-            events = selector.select(timeout)
+            began = monotonic()
+            wake_at = run_once(began, events)
+            ended = monotonic()
+            self.turns += 1
+            self.worked += ended - began
+            events = selector.select(wake_at - ended)
 
     def _turn_parked(self, parker: Parker) -> None:
         monotonic = self._runtime.clock.monotonic
@@ -200,9 +200,9 @@ class ThreadRuntime(RuntimeWaiters):
 
         Ctrl-C and signal handlers interrupt it at once.
         """
-        if predicate():
-            return True
         if os.getpid() != self._pid:
+            if predicate():  # so that the caller can raise its own error, which names the client
+                return True
             raise ForkedClientError
         monotonic = self.clock.monotonic
         deadline = monotonic() + timeout
@@ -214,12 +214,12 @@ class ThreadRuntime(RuntimeWaiters):
             self.join(parker, watched)
             for queue in queues:
                 queue.join(parker)
-            # Checked again after registering: a wake in between has set the permit.
+            # Evaluated after the waiter has joined: a wake-up from then on is kept as its permit.
             while not look():
                 remaining = deadline - monotonic()
                 if remaining <= 0:
                     return look()
-                parker.park(min(remaining, longest))
+                parker.park(remaining if remaining < longest else longest)
             return True
         finally:
             for queue in queues:

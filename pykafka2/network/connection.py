@@ -24,16 +24,31 @@ from pykafka2.errors import (
     TlsError,
     UnsupportedVersion,
 )
-from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
+from pykafka2.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    EventSink,
+    RequestAnswered,
+    RequestSent,
+    StateMoved,
+)
 from pykafka2.interrupts import run_all
 from pykafka2.logs import ClientLogger
+from pykafka2.metrics import Metrics
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.connection_setup import ConnectionSetup, Offloader
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import Agreement, handshake, reauthenticate
-from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
+from pykafka2.network.in_flight import (
+    MAX_CORRELATION_ID,
+    InFlight,
+    InFlightWindow,
+    OnFailure,
+    OnResponse,
+)
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Call, Script
+from pykafka2.network.traffic import Traffic
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
@@ -46,6 +61,8 @@ HANDSHAKE_MAX_FRAME_BYTES = 512 * 1024
 before authentication; an ApiVersions response has about 1 KB, a token some KB."""
 
 
+LENGTH_BYTES = 4
+"""The length in front of each frame on the wire."""
 REAUTHENTICATE_AT = 0.85
 """Share of a session's lifetime after which the client re-authenticates, Java's earliest (KIP-368)."""
 REAUTHENTICATIONS_APART = 1.0
@@ -137,8 +154,12 @@ class Connection:
         on_closed: Callable[[KafkaError, float], None],
         shake_hands: Script[Agreement] | None = None,
         event_sink: EventSink | None = None,
+        traffic: Traffic | None = None,
+        node_id: int = -1,
     ) -> None:
         self.broker = broker
+        self._node_id = node_id
+        self._began_at = now
         self.state = ConnectionState.CONNECTING
         self.pipe: Pipe | None = None
         self.api_versions: ApiVersions | None = None
@@ -150,12 +171,16 @@ class Connection:
         self._on_ready = on_ready
         self._on_closed = on_closed
         self._event_sink = event_sink or EventSink()
+        self._traffic = traffic or Traffic(Metrics(), "")
+        self._reauthentication_began_at = now
         self._reader = FrameReader(broker, min(options.max_frame_bytes, HANDSHAKE_MAX_FRAME_BYTES))
+        self.buffer = self._reader.buffer
         script = handshake(broker, options.sasl) if shake_hands is None else shake_hands
         self._set_up: ConnectionSetup | None = self._setting_up(script)
         self._setup_deadline = now + options.setup_timeout
         self._reauthenticate_at = FOREVER
         self._in_flight = InFlightWindow()
+        self._next_id = 0
         self._first_id = -1
         """Correlation id of the first request after the handshake."""
         self._unwritten: list[Unwritten] = []
@@ -249,7 +274,7 @@ class Connection:
             return
         deadline = now + (self._options.request_timeout if timeout is None else timeout)
         if expects_response:
-            self._in_flight.add(
+            self._in_flight.append(
                 InFlight(request, version, correlation_id, now, deadline, on_response, on_failure)
             )
             if on_sent is not None:
@@ -273,11 +298,9 @@ class Connection:
     def on_open(self, now: float) -> None:
         """Start the handshake."""
         self._move_to(ConnectionState.HANDSHAKING, now)
+        self._traffic.count("connection-creation")
         if self._set_up is not None:
             self._set_up.resume(None, now)
-
-    def buffer(self) -> memoryview:
-        return self._reader.buffer()
 
     def on_received(self, count: int, now: float) -> None:
         """Complete the requests whose responses have arrived.
@@ -331,7 +354,8 @@ class Connection:
         self.state = state
 
     def _write(self, request: Request[Any], version: int, now: float) -> int:
-        correlation_id = self._in_flight.take_id()
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) & MAX_CORRELATION_ID
         try:
             buffers = encode_request(request, version, correlation_id, self._options.client_id)
         except UnsupportedVersion as error:
@@ -339,28 +363,32 @@ class Connection:
         if self.pipe is None:
             raise IllegalState(f"{self.broker}: the connection has no pipe")
         self.pipe.write(buffers)
+        self._traffic.requests.add((sum(map(len, buffers)),))
         self.last_used = now
         if self._event_sink.is_watched:
             name = request.NAME.removesuffix("Request")
             size = sum(len(buffer) for buffer in buffers)
-            self._event_sink.emit(RequestSent(now, self.broker, name, version, correlation_id, size))
+            self._event_sink.emit(
+                RequestSent(now, self.broker, name, version, correlation_id, size, self._node_id)
+            )
         return correlation_id
 
     def _on_frame(self, frame: Frame, now: float) -> None:
-        request = self._in_flight.take_oldest()
-        if request is None:
+        if not self._in_flight:
             raise CorruptResponse(f"{self.broker} sent a response without a request")
+        request = self._in_flight.popleft()
         try:
             response = request.decode(frame, self.broker)
         except KafkaError as error:
             self._fail_request(request, error, now)
             raise
-        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        size_bytes, throttle_time_ms = len(frame) + LENGTH_BYTES, getattr(response, "throttle_time_ms", 0)
+        self._traffic.received(request, response, size_bytes, throttle_time_ms, now)
         if throttle_time_ms > 0:
             seconds = min(throttle_time_ms / 1000.0, LONGEST_THROTTLE)
             self.throttled_until = max(self.throttled_until, now + seconds)
         if self._event_sink.is_watched:
-            self._emit_answered(request, now, None)
+            self._emit_answered(request, now, None, size_bytes, throttle_time_ms)
         try:
             request.on_response(response, now)
         except Exception as error:
@@ -372,14 +400,35 @@ class Connection:
             self._emit_answered(request, now, type(error).__name__)
         request.on_failure(error, now)
 
-    def _emit_answered(self, request: InFlight, now: float, error: str | None) -> None:
-        latency = now - request.sent_at
-        answered = RequestAnswered(now, self.broker, request.api, request.correlation_id, latency, error)
+    def _emit_answered(
+        self, request: InFlight, now: float, error: str | None, size_bytes: int = 0, throttle_time_ms: int = 0
+    ) -> None:
+        answered = RequestAnswered(
+            now,
+            self.broker,
+            request.api,
+            request.correlation_id,
+            now - request.sent_at,
+            error,
+            request.version,
+            size_bytes,
+            throttle_time_ms,
+            self._node_id,
+        )
         self._event_sink.emit(answered)
 
     def _end(self, error: KafkaError, now: float) -> None:
         """Close the pipe and fail all requests, in order."""
+        if self.state is not ConnectionState.CONNECTING:
+            self._traffic.count("connection-close")
+        if self.state is not ConnectionState.READY:
+            self._traffic.failed(error, again=self.state is ConnectionState.REAUTHENTICATING)
         self._move_to(ConnectionState.CLOSED, now, str(error))
+        if self._event_sink.is_watched:
+            seconds, was_ready = now - self._began_at, self.api_versions is not None
+            self._event_sink.emit(
+                ConnectionClosed(now, self.broker, self._node_id, was_ready, seconds, error)
+            )
         if self.pipe is not None:
             self.pipe.close()
         if self._set_up is not None:
@@ -406,7 +455,7 @@ class Connection:
         deadline = self._ready_by
         if self.state is ConnectionState.HANDSHAKING:
             deadline = min(now + self._options.request_timeout, deadline)
-        self._in_flight.add(
+        self._in_flight.append(
             InFlight(step.request, version, correlation_id, now, deadline, on_response, self._on_lost)
         )
 
@@ -418,6 +467,8 @@ class Connection:
     def on_agreed(self, agreement: Agreement, now: float) -> None:
         """Move to READY after the handshake or a re-authentication."""
         is_first = self.api_versions is None
+        if self._options.sasl is not None:
+            self._traffic.authenticated(None if is_first else now - self._reauthentication_began_at)
         self._set_up = None
         self.api_versions = agreement.versions
         self._move_to(ConnectionState.READY, now)
@@ -430,7 +481,10 @@ class Connection:
         )
         self._reauthenticate_at = now + wait if lifetime > 0 else FOREVER
         if is_first:
-            self._first_id = self._in_flight.next_id
+            self._first_id = self._next_id
+            if self._event_sink.is_watched:
+                seconds = now - self._began_at
+                self._event_sink.emit(ConnectionOpened(now, self.broker, self._node_id, seconds))
             self._on_ready(now)
 
     def _reauthenticate(self, now: float) -> None:
@@ -439,6 +493,7 @@ class Connection:
         if versions is None or sasl is None:
             raise IllegalState(f"{self.broker}: a connection without SASL cannot re-authenticate")
         self._move_to(ConnectionState.REAUTHENTICATING, now, "the session is about to end")
+        self._reauthentication_began_at = now
         # A JoinGroup in flight can wait for minutes; until its response the broker reads no other request.
         self._setup_deadline = max(now, self._in_flight.last_deadline()) + self._options.setup_timeout
         set_up = self._set_up = self._setting_up(reauthenticate(self.broker, versions, sasl))

@@ -67,59 +67,34 @@ class InFlight:
             raise CorruptResponse(f"{broker}: {error}") from error
 
 
-class InFlightWindow:
-    """The queue of requests in flight, and the next correlation id."""
+class InFlightWindow(deque[InFlight]):
+    """The requests in flight; the next response belongs to the first one."""
 
-    __slots__ = ("_next_id", "_waiting")
-
-    def __init__(self) -> None:
-        self._next_id = 0
-        self._waiting: deque[InFlight] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def next_id(self) -> int:
-        """The id that `take_id` will return."""
-        return self._next_id
-
-    def take_id(self) -> int:
-        """Return the next correlation id; ids start at 0 and wrap after the largest int32."""
-        taken = self._next_id
-        self._next_id = 0 if taken == MAX_CORRELATION_ID else taken + 1
-        return taken
-
-    def add(self, request: InFlight) -> None:
-        self._waiting.append(request)
-
-    def take_oldest(self) -> InFlight | None:
-        """Remove and return the request that the next response belongs to."""
-        return self._waiting.popleft() if self._waiting else None
+    __slots__ = ()
 
     def take_overdue(self, now: float) -> list[InFlight]:
         """Remove and return the requests that have timed out, wherever they are in the queue."""
-        overdue = [request for request in self._waiting if request.deadline <= now]
+        overdue = [request for request in self if request.deadline <= now]
         for request in overdue:
-            self._waiting.remove(request)
+            self.remove(request)
         return overdue
 
     def take_all(self) -> list[InFlight]:
-        taken = list(self._waiting)
-        self._waiting.clear()
+        taken = list(self)
+        self.clear()
         return taken
 
     def next_deadline(self) -> float:
         """Return the earliest deadline, or FOREVER if the window is empty."""
         deadline = FOREVER
-        for request in self._waiting:
+        for request in self:
             if request.deadline < deadline:
                 deadline = request.deadline
         return deadline
 
     def last_deadline(self) -> float:
         """Return the latest deadline, or -FOREVER if the window is empty."""
-        return max((request.deadline for request in self._waiting), default=-FOREVER)
+        return max((request.deadline for request in self), default=-FOREVER)
 
 
 def _is_refusal(frame: Frame) -> bool:

@@ -222,7 +222,7 @@ class SocketSelector:
         self._poller.unregister(registration.fileno)
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Return the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
+        """See `Selector.select`."""
         if self._wake_up is None:
             return []
         poller = self._poller
@@ -234,10 +234,13 @@ class SocketSelector:
         elif timeout is not None:
             if timeout > MAX_TIMEOUT:
                 timeout = None if timeout == FOREVER else MAX_TIMEOUT
-            elif 0 < timeout < FINE_TIMEOUT and poller.fileno < MAX_SELECT_FILENO:
-                # epoll rounds up to whole milliseconds; select does not, and can watch epoll itself.
-                select.select((poller.fileno,), (), (), timeout)
-                timeout = 0.0
+            elif timeout < FINE_TIMEOUT:
+                if timeout > 0 and poller.fileno < MAX_SELECT_FILENO:
+                    # epoll rounds up to whole milliseconds; select does not, and can watch epoll itself.
+                    select.select((poller.fileno,), (), (), timeout)
+                    timeout = 0.0
+                elif timeout < 0:
+                    timeout = 0.0
         events = poller.poll(timeout, MAX_EVENTS)
         self._asleep = 0
         ready: list[Ready] = []

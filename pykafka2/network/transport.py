@@ -122,7 +122,10 @@ class Selector(Protocol):
     def unregister(self, source: Transport | Listener) -> None: ...
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Return the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
+        """Return the ready sources after at most `timeout` seconds or a wake-up.
+
+        None and FOREVER are no limit; with 0 or a negative number it does not wait.
+        """
         ...
 
     def wake(self) -> None:

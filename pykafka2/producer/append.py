@@ -110,7 +110,7 @@ class Appender:
         routes: Routes,
         strategy: Strategy,
         serializers: Serializers,
-        interceptors: Interceptors | None,
+        hooks: Interceptors,
         guard: AppendGuard,
     ) -> None:
         self.options = options
@@ -119,9 +119,10 @@ class Appender:
         self.routes = routes
         self.strategy = strategy
         self.serializers = serializers
-        self.interceptors = interceptors
+        self.hooks = hooks
+        self.interceptors = hooks if hooks.sees_records else None
         self.guard = guard
-        self._metadata = client.metadata
+        self.metadata = client.metadata
         self._wall_ns = client.driver.clock.wall_ns
         self._routes_by_topic = routes.by_topic
         self._has_serializers = bool(serializers)
@@ -150,17 +151,19 @@ class Appender:
             prepared = self.prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
             return self.place(prepared, open_batches)
         record = interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+        kept = interceptors.kept(record)
         try:
-            prepared = self.prepare(*fields_of(record), on_delivery)
+            prepared = self.prepare(*fields_of(record), on_delivery, kept)
             delivery = self.place(prepared, open_batches)
-        except Exception as error:
-            interceptors.on_refused(error, [record.headers])
+        except BaseException as error:
+            interceptors.on_refused(error, [(record.headers, kept)])
             raise
+        interceptors.appended(kept, delivery)
         if on_delivery is None:
             encoded = headers_of(prepared)
             # Not add_done_callback: where an event loop runs, that is for the loop.
             delivery.batch_outcome.add_listener(
-                lambda: interceptors.on_acknowledgement(*delivery.outcome(), encoded)
+                lambda: interceptors.on_acknowledgement(*delivery.outcome(), encoded, kept)
             )
         return delivery
 
@@ -173,8 +176,12 @@ class Appender:
         partition: int | None,
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
+        kept: ProducerRecord | None = None,
     ) -> Prepared:
-        """Call the serializers, once for each record, and check its fields. Never blocks."""
+        """Call the serializers, once for each record, and check its fields. Never blocks.
+
+        `kept` is the record if an interceptor wants it at the acknowledgement.
+        """
         key_bytes: Any = key
         value_bytes: Any = value
         if self._has_serializers:
@@ -201,7 +208,7 @@ class Appender:
             timestamp_ms = checked_timestamp(topic, timestamp_ms)
         callback = on_delivery
         if on_delivery is not None and self.interceptors is not None:
-            callback = self.interceptors.around(on_delivery, encoded)
+            callback = self.interceptors.around(on_delivery, encoded, kept)
         row = (value_bytes, key_bytes, timestamp_ms, encoded, callback)
         return topic, value, key, partition, is_now, row, size_bytes
 
@@ -271,7 +278,7 @@ class Appender:
             route = self._routes_by_topic.get(topic)
         except TypeError:  # not hashable
             refuse("topic", topic, topic, "must be a str")
-        if route is not None and route.snapshot is self._metadata.snapshot:
+        if route is not None and route.snapshot is self.metadata.snapshot:
             return route, None
         deadline = self.clock.monotonic() + self.options.max_block
         return self.routes.route(topic, self.options.max_block), deadline
@@ -292,7 +299,7 @@ class Appender:
             delivery = None if queue is tried else queue.try_append(row, size_bytes)
             if delivery is not None:
                 return delivery
-        self.routes.use(queue.topic, self.clock.monotonic())
+        self.metadata.want_topic(queue.topic, self.clock.monotonic())
         timeout = self.options.max_block if deadline is None else self._remaining(deadline)
         return self.accumulator.append_waiting(queue, row, size_bytes, timeout, allocation)
 

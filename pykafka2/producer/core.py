@@ -6,30 +6,43 @@ dropped producer alive.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import IllegalState, KafkaError
-from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
-from pykafka2.producer.accumulator.open_batch import OpenBatch
+from pykafka2.hooks import with_added
+from pykafka2.native import QUEUE, ROUTE, compiled
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
+from pykafka2.producer.accumulator.open_batch import OpenBatch, note_time
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.append import Appender, AppendGuard, Serializers
-from pykafka2.producer.inspection import Inspection, producer_metrics
+from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.partitioning.key_hashes import positive_murmur2
 from pykafka2.producer.partitioning.partitioners import strategy_of
 from pykafka2.producer.partitioning.route_table import Routes
 from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
+from pykafka2.producer.partitioning.topic_route import Route
 from pykafka2.producer.sending.results import SenderParts
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.shutdown import Shutdown
 from pykafka2.producer.transactions.state import Call, TransactionStatus
 from pykafka2.producer.transactions.transactions import TransactionRunner, transactional_parts
-from pykafka2.records.encoder import load_codec
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.records.encoder import NO_HEADERS, load_codec
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
+    from pykafka2.producer.delivery.delivery import Delivery
+
+if compiled is not None:
+    compiled.bind(QUEUE, PartitionQueue)
+    compiled.bind(ROUTE, Route)
 
 
 class ProducerCore:
@@ -47,10 +60,12 @@ class ProducerCore:
         appender: appends single records; `routes` and `strategy` choose their partitions.
         open_batches: the batches of the shortcut for plain records, by topic; None if the producer has
             serializers, interceptors or its own partitioner, and after the close.
+        shortcut: the compiled function that appends to them (pykafka2/native.py), or None.
         sender: the IO thread's part.
         transactions: runs transactional calls; None without a transactional_id.
         shutdown: `flush`, `purge` and `close`.
         inspection: `health` and `explain`.
+        hooks: the interceptors.
         refusal: the error of all calls after a close or a fork; None while the producer is open.
     """
 
@@ -60,13 +75,14 @@ class ProducerCore:
         self.options = options
         self.refusal: KafkaError | None = None
         serializers = Serializers.of(options)
-        self.interceptors = Interceptors(options.interceptors) if options.interceptors else None
+        self.hooks = Interceptors(with_added("producer", options.interceptors))
         lifecycle.load_for_io_thread(lambda: load_codec(options.compression_type, options.compression_level))
         self.client = client = ClusterClient(
             options, name=options.client_id, runtime=runtime, owns_runtime=owns_runtime
         )
         self.driver = driver = client.driver
-        self.metrics = metrics = producer_metrics(driver.clock.monotonic)
+        self.metrics = metrics = client.metrics
+        metrics.timed_api = ApiKey.PRODUCE
         self.status: TransactionStatus | None = None
         if options.transactional_id is not None:
             self.status = TransactionStatus(options.transactional_id, client.event_sink)
@@ -77,7 +93,7 @@ class ProducerCore:
             wake=driver.wake,
             interrupt=driver.interrupt,
             metrics=metrics,
-            admit=admit_always if self.status is None else partial(self.status.check, Call.SEND),
+            admit=None if self.status is None else partial(self.status.check, Call.SEND),
         )
         try:
             self.strategy = strategy_of(
@@ -108,12 +124,24 @@ class ProducerCore:
             self.routes,
             self.strategy,
             serializers,
-            self.interceptors,
+            self.hooks,
             AppendGuard(driver, self.status, self.sender.identity),
         )
-        has_shortcuts = not (self.interceptors or serializers or self.strategy.choose)
+        has_shortcuts = not (self.hooks.sees_records or serializers or self.strategy.choose)
         self.open_batches: dict[str, OpenBatch] | None = {} if has_shortcuts else None
-        self.inspection = Inspection(client, accumulator, self.sender, self.routes, metrics, self.status)
+        self.shortcut: Callable[[str, Any, Any, Any], Delivery | None] | None = None
+        if compiled is not None and self.open_batches is not None:
+            self.shortcut = compiled.shortcut(
+                self.open_batches,
+                self.routes.by_topic,
+                client.metadata,
+                driver.clock.wall_ns,
+                self.strategy.hashes.function is positive_murmur2 and not self.strategy.ignores_keys,
+                note_time,
+                NO_HEADERS,
+                SMALLEST_RECORD_BYTES,
+            )
+        self.inspection = Inspection(client, accumulator, self.sender, self.routes, self.status)
         driver.on_failed(self.sender.on_loop_failed)
         client.add(self.sender, *([] if manager is None else [manager]))
         self.shutdown = Shutdown(
@@ -121,10 +149,12 @@ class ProducerCore:
             accumulator,
             self.sender,
             self.inspection,
-            self.interceptors,
+            self.hooks,
             self.strategy.close,
             self.transactions,
         )
+        client.start_hooks(self.hooks, "producer", self.inspection.metric_rows)
+        client.start_telemetry(self.inspection.metric_rows, self.inspection.labels)
 
     def check_open(self) -> None:
         """Raise the error of a producer that was closed, or belongs to the parent process."""

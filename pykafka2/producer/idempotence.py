@@ -275,7 +275,7 @@ class Sequences:
             self.identity = self._policy.next_identity(self.identity)
         if run.identity != self.identity:
             run.begin(self.identity)
-        return self.is_known and not run.has_gap
+        return self.identity != NO_IDENTITY and not run.has_gap
 
     def _renumber(self, run: _Run) -> None:
         run.begin(self.identity)

@@ -1,24 +1,22 @@
-"""The producer's `metrics()`, `health()` and `explain()`, and the table of Kafka's metric names.
+"""The producer's `metrics()`, `metric_rows()`, `health()` and `explain()`.
 
 Used on any thread. It reads without locks what the IO thread writes, so the values are not a snapshot of
-one instant. A test compares docs/reference/producer-metrics.md with the table.
+one instant.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import attrs
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.partitioning.route_table import Routes
 from pykafka2.producer.sending.memory_shares import Taken
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.transactions.state import NEXT_STEP, TransactionState, TransactionStatus
-from pykafka2.types import ProducerHealth
+from pykafka2.text import why_not_open
+from pykafka2.types import Metric, ProducerHealth
 
 
 class Inspection:
@@ -30,7 +28,6 @@ class Inspection:
         accumulator: Accumulator,
         sender: Sender,
         routes: Routes,
-        metrics: Metrics,
         transactions: TransactionStatus | None = None,
     ) -> None:
         self._transactions = transactions
@@ -38,14 +35,25 @@ class Inspection:
         self._accumulator = accumulator
         self._sender = sender
         self._routes = routes
-        pool, metadata = accumulator.pool, client.metadata
+        pool, metadata, metrics = accumulator.pool, client.metadata, client.metrics
         metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
         metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
-        metrics.gauge("waiting-threads", lambda: pool.waiting)
+        metrics.gauge("waiting-threads", lambda: len(pool.waiters))
         metrics.gauge("requests-in-flight", lambda: sender.requests_in_flight)
-        metrics.gauge("connection-count", lambda: client.nodes.connection_count)
         monotonic = client.driver.clock.monotonic
         metrics.gauge("metadata-age", lambda: monotonic() - metadata.last_successful_refresh)
+
+    def metric_rows(self) -> list[Metric]:
+        with lifecycle.loading:
+            from pykafka2.metric_table import PRODUCER
+
+        client = self._client
+        return client.metrics.rows(PRODUCER, client.options.client_id or "")
+
+    def labels(self) -> dict[str, str]:
+        """Return the producer's attributes in telemetry."""
+        transactional_id = None if self._transactions is None else self._transactions.transactional_id
+        return {} if transactional_id is None else {"transactional_id": transactional_id}
 
     def health(self) -> ProducerHealth:
         with lifecycle.loading:
@@ -58,7 +66,7 @@ class Inspection:
             "requests_in_flight": self._sender.requests_in_flight,
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
             "buffer_overhead_bytes": self._accumulator.pool.overhead_bytes,
-            "senders_waiting_for_memory": self._accumulator.pool.waiting,
+            "senders_waiting_for_memory": len(self._accumulator.pool.waiters),
             "senders_waiting_for_metadata": self._waiting_for_metadata(),
             "codec_libraries": packages_in_use(),
             "producer_id": None if identity is None else identity.sequences.identity[0],
@@ -72,8 +80,7 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
-            return f"The producer is {health['state']}{because}."
+            return why_not_open("producer", health["state"], health["failure"])
         return self._explain_waits(health)
 
     def explain_waits(self) -> str:
@@ -137,79 +144,3 @@ class Inspection:
 
 def _text(error: BaseException | None) -> str | None:
     return None if error is None else repr(error)
-
-
-TOTALS = {
-    "batch-split-total": "batches that were split because a broker found them too large",
-    "record-error-total": "records that failed",
-    "record-retry-total": "records in retried batches",
-    "record-send-total": "records that were written",
-}
-"""Counted by the IO thread."""
-
-SHARED_TOTALS = {
-    "buffer-exhausted-total": "sends that raised `BufferExhausted` after max_block_ms",
-    "bufferpool-wait-time-ns-total": "nanoseconds that sends waited for buffer_memory",
-    "flush-time-ns-total": "nanoseconds spent in `flush`",
-    "metadata-wait-time-ns-total": "nanoseconds that sends waited for metadata",
-    "txn-abort-time-ns-total": "nanoseconds spent in `abort_transaction`",
-    "txn-begin-time-ns-total": "nanoseconds spent in `begin_transaction`",
-    "txn-commit-time-ns-total": "nanoseconds spent in `commit_transaction`",
-    "txn-init-time-ns-total": "nanoseconds spent in `init_transactions`",
-    "txn-send-offsets-time-ns-total": "nanoseconds spent in `send_offsets_to_transaction`",
-}
-"""Counted by callers' threads."""
-
-RATES = {
-    "batch-split-rate": (("batch-split-total", 1), "batches split per second"),
-    "buffer-exhausted-rate": (
-        ("buffer-exhausted-total", 1),
-        "sends per second that raised `BufferExhausted`",
-    ),
-    "bufferpool-wait-ratio": (
-        ("bufferpool-wait-time-ns-total", 1e9),
-        "seconds per second that sends waited for buffer_memory",
-    ),
-    "record-error-rate": (("record-error-total", 1), "records per second that failed"),
-    "record-retry-rate": (("record-retry-total", 1), "records per second in retried batches"),
-    "record-send-rate": (("record-send-total", 1), "records per second that were written"),
-}
-"""Rates over the last 30 to 60 seconds: the total, its divisor, and the description."""
-
-AVG, MAX = "avg", "max"
-
-MEASURED = {
-    "batch-size": ((AVG, MAX), "bytes of a batch as sent"),
-    "compression-rate": ((AVG,), "compressed bytes divided by uncompressed bytes of a batch"),
-    "produce-throttle-time": ((AVG, MAX), "milliseconds of throttling by a broker (`throttle_time_ms`)"),
-    "record-queue-time": ((AVG, MAX), "milliseconds from a batch's first record until it was sent"),
-    "record-size": ((AVG,), "bytes of a record before compression, averaged over batches"),
-    "records-per-request": ((AVG,), "records in a Produce request"),
-    "request-latency": ((AVG, MAX), "milliseconds from a Produce request to its response"),
-}
-
-GAUGES = {
-    "buffer-available-bytes": "free bytes of buffer_memory",
-    "buffer-total-bytes": "buffer_memory",
-    "connection-count": "open connections",
-    "metadata-age": "seconds since the metadata was last refreshed",
-    "requests-in-flight": "Produce requests in flight",
-    "waiting-threads": "sends that wait for buffer_memory",
-}
-
-
-def texts() -> dict[str, str]:
-    """Return the description of each metric by its full name."""
-    measured = {f"{stem}-{ending}": text for stem, (endings, text) in MEASURED.items() for ending in endings}
-    rates = {name: text for name, (_, text) in RATES.items()}
-    return dict(sorted({**TOTALS, **SHARED_TOTALS, **rates, **measured, **GAUGES}.items()))
-
-
-def producer_metrics(monotonic: Callable[[], float]) -> Metrics:
-    """Return the metrics of one producer, all zero; `monotonic` returns seconds."""
-    return Metrics(
-        [*TOTALS, *SHARED_TOTALS],
-        {name: endings for name, (endings, _) in MEASURED.items()},
-        {name: total_and_divisor for name, (total_and_divisor, _) in RATES.items()},
-        monotonic,
-    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, Ty
 import attrs
 
 from pykafka2.errors import ConfigurationError
+from pykafka2.hooks import PRODUCER_HOOKS
 from pykafka2.option_fields import (
     INT64_MAX,
     callback,
@@ -196,10 +197,8 @@ class ProducerOptions(ClientOptions):
     )
     client_rack: str = text("client_rack", "", "The rack of the producer, as in the brokers' broker.rack.")
     interceptors: tuple[Any, ...] = interceptor_list(
-        "Objects that see each record and its result: on_send, on_acknowledgement and `close`.",
-        "on_send",
-        "on_acknowledgement",
-        "close",
+        "Objects with hooks, such as on_send and on_acknowledgement: see `ProducerInterceptor`.",
+        *PRODUCER_HOOKS,
     )
     transactional_id: str | None = custom(
         "transactional_id",

@@ -7,7 +7,7 @@ thread), delivery/delivery.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
@@ -15,7 +15,8 @@ from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.flattened import flattened
-from pykafka2.other_clients import explaining, no_such_attribute, unexpected_argument
+from pykafka2.metrics import without_tags
+from pykafka2.other_clients import explaining, unexpected_argument, with_foreign_calls
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, note_time
 from pykafka2.producer.arguments import K, V, refuse
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
     from pykafka2.producer.transactions.transactions import TransactionRunner
     from pykafka2.records.encoder import Row
     from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
-    from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth
+    from pykafka2.types import GivenHeaders, Metric, PartitionInfo, ProducerHealth
 
     AnySerializer = SupportsSerialize[V] | ToBytes[V] | Callable[[Any], bytes | None]
 
 
+@with_foreign_calls
 @flattened
 class KafkaProducer(TransactionCalls, Generic[K, V]):
     """Sends records to a cluster in batches. Thread-safe; one producer is enough for a whole program.
@@ -136,7 +138,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         """Become the sync producer of this core."""
         self._core = core
         # What the shortcuts of `send` read.
-        self._open_batches = core.open_batches
+        self._shortcut = core.shortcut
+        self._open_batches = core.open_batches if core.shortcut is None else None
         self._routes_by_topic = core.routes.by_topic
         self._hashes = core.strategy.hashes
         self._keys_decide = core.strategy.choose is None and not core.strategy.ignores_keys
@@ -236,13 +239,22 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                     delivery.batch_outcome = outcome  # type: ignore[assignment]
                     delivery.batch_index = index
                     return delivery
+        elif (
+            (shortcut := self._shortcut) is not None
+            and headers is None
+            and partition is None
+            and timestamp_ms is None
+            and callback is None
+            and (compiled_delivery := shortcut(topic, value, key, on_delivery)) is not None
+        ):
+            return compiled_delivery
         if callback is not None:
             raise unexpected_argument(self, "send", "callback")
         core = self._core
         if core.refusal is not None:
             core.check_open()
         return core.appender.append(
-            topic, value, key, headers, partition, timestamp_ms, on_delivery, open_batches
+            topic, value, key, headers, partition, timestamp_ms, on_delivery, core.open_batches
         )
 
     def send_many(
@@ -349,11 +361,47 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         return self._core.client.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Return Kafka's producer metrics by name: totals, current values, rates of the last 30 to 60 s.
+        """Return Kafka's producer metrics without tags by name; `metric_rows` returns all. Any thread.
 
-        `raw` has no effect; it exists for kafka-python's programs.
+        Totals count from the start; rates, averages and maxima cover the last 30 to 60 s. `raw` has no
+        effect; it exists for kafka-python's programs.
         """
-        return self._core.metrics.snapshot()
+        return without_tags(self.metric_rows())
+
+    def metric_rows(self) -> list[Metric]:
+        """Return every metric as a row: name, group, value, kind, unit, tags, description. Any thread.
+
+        Names, groups and tags are Apache Kafka's; the tag client-id is always there. Metrics of a topic
+        appear with its first record. Nothing is sent.
+        """
+        return self._core.inspection.metric_rows()
+
+    def client_instance_id(self, timeout: float | None = None) -> str:
+        """Return the id that a broker gave this producer for the metrics that it pushes (KIP-714).
+
+        Opens the first connection if there is none. `timeout` is max_block_ms by default.
+
+        Raises:
+            IllegalState: enable_metrics_push is False.
+            UnsupportedVersion: the brokers do not receive metrics of clients.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded in time.
+        """
+        self._core.check_open()
+        return self._core.client.client_instance_id(timeout)
+
+    def register_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push these metrics of the application with those of the producer (KIP-1076). Any thread.
+
+        `rows` is called before each push, on the IO thread: it must not block. It returns `Metric` rows with
+        names that the producer does not have. If it raises, that is logged once, and its rows are left out.
+        Nothing calls it while no broker asks for metrics.
+        """
+        self._core.check_open()
+        self._core.client.register_metrics(rows)
+
+    def unregister_metrics(self, rows: Callable[[], Iterable[Metric]]) -> None:
+        """Push the metrics of this function no more; does nothing if it is not registered. Any thread."""
+        self._core.client.unregister_metrics(rows)
 
     def health(self) -> ProducerHealth:
         """Return the state of the producer as data: waiting records, memory, metadata, producer id.
@@ -391,7 +439,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         timeout = checked_timeout(timeout)
         core.accumulator.close()  # refuses a signal handler in the middle of a send
         core.refusal = ClientClosed("the producer is closed; create a new one")
-        self._open_batches = core.open_batches = None
+        self._shortcut = self._open_batches = core.open_batches = None
         try:
             core.shutdown.close(timeout)
         finally:
@@ -412,11 +460,6 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 raise
             error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
 
-    if not TYPE_CHECKING:  # type checkers would accept any name
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_such_attribute(self, name)
-
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)
 
@@ -433,7 +476,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._core.refusal = error
-        self._open_batches = self._core.open_batches = None
+        self._shortcut = self._open_batches = self._core.open_batches = None
         self._core.driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:

@@ -47,7 +47,7 @@ class Shutdown:
         accumulator: Accumulator,
         sender: Sender,
         inspection: Inspection,
-        interceptors: Interceptors | None,
+        interceptors: Interceptors,
         close_partitioner: Callable[[], object],
         transactions: TransactionRunner | None = None,
     ) -> None:
@@ -81,7 +81,9 @@ class Shutdown:
                 left = max(0.0, deadline - driver.clock.monotonic())
                 if not driver.wait_until(partial(_is_finished, batches[-1]), left, batches[-1].waiters):
                     break
-                batches.pop()
+                while batches and batches[-1].is_finished:
+                    batches.pop()
+            driver.raise_interruption()  # of a callback that called sys.exit() after the last wait
         finally:
             self._accumulator.end_flush(who)
         if batches:
@@ -159,8 +161,7 @@ class Shutdown:
         end_by = now + END_TIMEOUT if timeout is None else max(deadline, now + GRACE)
         self._abort(end_by - now)
         self._client.close(end_by - monotonic())
-        if self._interceptors is not None:
-            self._interceptors.close()
+        self._interceptors.close()
         try:
             self._close_partitioner()
         except Exception:

@@ -1,30 +1,36 @@
 """Converts columns to Arrow tables, from buffer to buffer if records have one layout.
 
-Any thread; pure. Imports pyarrow and numpy, so only `Columns.to_arrow` imports it.
+Any thread; pure. Imports pyarrow and numpy, so only `Columns.to_arrow` and tables/ import it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pykafka2.errors import IllegalArgument
 from pykafka2.records.runs import ArrayRun, Bytes, HeaderArrays, Run, UniformRun
-from pykafka2.types import Headers
+from pykafka2.types import Headers, TopicPartition
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.dictionary(pa.int32(), pa.int32())),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestampType", pa.int32()),
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("headers", HEADERS),
     ]
 )
+# The columns that the records themselves have.
+DECODED = ("offset", "timestamp", "key", "value", "headers")
 # Fewer records of one size than this share an array with their neighbors.
 FEWEST_ALIKE = 256
 # Wrong timestamps can exceed 64 bits; they wrap around as in Java.
@@ -33,21 +39,83 @@ WRAP = 1 << 63
 MAX_ARRAY_BYTES = 1 << 30
 
 
-def to_table(runs: Sequence[Run]) -> pa.Table:
+def to_table(
+    runs: Sequence[Run],
+    topic_partition: TopicPartition | None,
+    timestamp_types: int | list[int],
+    columns: Iterable[str] | None = None,
+) -> pa.Table:
     """Return a table of the runs, in order; see `Columns.to_arrow`."""
+    names = checked_names(columns)
+    wanted = [name for name in DECODED if name in names]
     batches: list[Any] = []
     others: list[Run] = []
     for run in runs:
         if isinstance(run, ArrayRun) and len(run.buffer) <= MAX_ARRAY_BYTES:
-            batches += _of_lists(others)
-            batches.append(_of_arrays(run))
+            batches += _of_lists(others, wanted)
+            batches.append(_of_arrays(run, wanted))
             others = []
         else:
             others.append(run)
-    return pa.Table.from_batches(batches + _of_lists(others), SCHEMA)
+    batches += _of_lists(others, wanted)
+    return _with_partition(batches, runs, topic_partition, timestamp_types, names)
 
 
-def _of_lists(runs: list[Run]) -> list[Any]:
+def checked_names(columns: Iterable[str] | None) -> list[str]:
+    """Return the names of the columns. Raise IllegalArgument for one that does not exist or comes twice."""
+    if columns is None:
+        return list(SCHEMA.names)
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for at, name in enumerate(names):
+        if name not in SCHEMA.names or name in names[:at]:
+            what = "is given twice" if name in names[:at] else "is not a column of records"
+            raise IllegalArgument(f"columns: {name!r} {what}; columns are {', '.join(SCHEMA.names)}")
+    return names
+
+
+def _with_partition(
+    batches: list[Any],
+    runs: Sequence[Run],
+    topic_partition: TopicPartition | None,
+    timestamp_types: int | list[int],
+    names: list[str],
+) -> pa.Table:
+    """Return the table with the columns that all records share."""
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    # Batches without a column have no length.
+    counts = [len(one) for one in batches if one.num_columns] or [sum(map(len, runs))]
+    shared = {
+        name: _shared(name, topic_partition, timestamp_types, counts) for name in names if name not in DECODED
+    }
+    columns = [
+        shared[name] if name in shared else pa.chunked_array([one.column(name) for one in batches], kind.type)
+        for name, kind in zip(names, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _shared(
+    name: str, topic_partition: TopicPartition | None, timestamp_types: int | list[int], counts: list[int]
+) -> Any:
+    """Return a column in chunks of these lengths; topic and partition are null without a partition."""
+    kind = SCHEMA.field(name).type
+    if name == "timestampType":
+        if isinstance(timestamp_types, int):
+            chunks = [pa.repeat(pa.scalar(timestamp_types, kind), count) for count in counts]
+        else:
+            types, ends = pa.array(timestamp_types, kind), list(accumulate(counts))
+            chunks = [types.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
+    elif topic_partition is None:
+        chunks = [pa.nulls(count, kind) for count in counts]
+    else:
+        values = pa.array([getattr(topic_partition, name)], kind.value_type)
+        chunks = [
+            pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), values, safe=False) for count in counts
+        ]
+    return pa.chunked_array(chunks, kind)
+
+
+def _of_lists(runs: list[Run], wanted: list[str]) -> list[Any]:
     batches: list[Any] = []
     others: list[Run] = []
     for sizes, alike in groupby(_pieces(runs), _sizes):
@@ -55,10 +123,10 @@ def _of_lists(runs: list[Run]) -> list[Any]:
         if sizes is None or sum(map(len, group)) < FEWEST_ALIKE:
             others += group
             continue
-        batches += map(_of_rows, _groups(others))
-        batches += (_of_one_size(part, *sizes) for part in _groups(group))
+        batches += (_of_rows(part, wanted) for part in _groups(others))
+        batches += (_of_one_size(part, *sizes, wanted) for part in _groups(group))
         others = []
-    batches += map(_of_rows, _groups(others))
+    batches += (_of_rows(part, wanted) for part in _groups(others))
     return batches
 
 
@@ -102,11 +170,13 @@ def _bytes_of(run: Run) -> int:
     return sum(len(one) for one in (*run.values, *run.keys) if one)
 
 
-def _batch(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any) -> Any:
-    times = _of_numbers(timestamps, SCHEMA.field("timestamp").type)
-    return pa.RecordBatch.from_arrays(
-        [_of_numbers(offsets, pa.int64()), times, keys, values, headers], schema=SCHEMA
-    )
+def _batch(wanted: list[str], columns: dict[str, Callable[[], Any]]) -> Any:
+    """Return a batch of the wanted columns; the others are not made."""
+    return pa.RecordBatch.from_arrays([columns[name]() for name in wanted], wanted)
+
+
+def _of_times(times: Any) -> Any:
+    return _of_numbers(times, SCHEMA.field("timestamp").type)
 
 
 def _of_numbers(numbers: Any, kind: Any) -> Any:
@@ -125,13 +195,14 @@ def _of_64_bits(numbers: Any) -> Any:
 # ---------------------------------------------------------------------------------------- of one size
 
 
-def _of_one_size(runs: list[Run], key_size: int, value_size: int) -> Any:
+def _of_one_size(runs: list[Run], key_size: int, value_size: int, wanted: list[str]) -> Any:
     """Return a batch whose key and value columns are matrices with a row per record."""
     count = sum(map(len, runs))
     offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
+    copied_keys, copied_values = key_size * ("key" in wanted), value_size * ("value" in wanted)
     keys, values = (
-        np.empty((count, max(key_size, 0)), np.uint8),
-        np.empty((count, max(value_size, 0)), np.uint8),
+        np.empty((count, max(copied_keys, 0)), np.uint8),
+        np.empty((count, max(copied_values, 0)), np.uint8),
     )
     at = 0
     for run in runs:
@@ -141,19 +212,26 @@ def _of_one_size(runs: list[Run], key_size: int, value_size: int) -> Any:
             records = np.frombuffer(run.buffer, np.uint8, size, run.start).reshape(len(run), run.stride)
             offsets[part] = np.arange(run.offsets.start, run.offsets.stop)
             timestamps[part] = _times(run, records)
-            if key_size > 0:
+            if copied_keys > 0:
                 keys[part] = records[:, run.key.at : run.key.at + key_size]
-            if value_size > 0:
+            if copied_values > 0:
                 values[part] = records[:, run.value.at : run.value.at + value_size]
             continue
         offsets[part] = run.offsets
         timestamps[part] = _of_64_bits(run.timestamps)
-        if key_size > 0:
+        if copied_keys > 0:
             keys[part] = _matrix(run.keys, key_size)
-        if value_size > 0:
+        if copied_values > 0:
             values[part] = _matrix(run.values, value_size)
     return _batch(
-        offsets, timestamps, _array(keys, key_size), _array(values, value_size), pa.nulls(count, HEADERS)
+        wanted,
+        {
+            "offset": lambda: _of_numbers(offsets, pa.int64()),
+            "timestamp": lambda: _of_times(timestamps),
+            "key": lambda: _array(keys, key_size),
+            "value": lambda: _array(values, value_size),
+            "headers": lambda: pa.nulls(count, HEADERS),
+        },
     )
 
 
@@ -187,16 +265,19 @@ def _fields(data: Any, count: int, size: int) -> Any:
 # ---------------------------------------------------------------------------------------- of any size
 
 
-def _of_arrays(run: ArrayRun) -> Any:
+def _of_arrays(run: ArrayRun, wanted: list[str]) -> Any:
     """Return a batch of keys and values, each copied once out of the buffer, without a step in Python."""
-    count, offsets = len(run), run.offsets
-    headers = pa.nulls(count, HEADERS) if run.headers is None else _header_arrays(run, run.headers)
+    count, offsets, found = len(run), run.offsets, run.headers
+    numbers = np.arange(offsets.start, offsets.stop) if isinstance(offsets, range) else offsets
     return _batch(
-        np.arange(offsets.start, offsets.stop) if isinstance(offsets, range) else offsets,
-        run.times,
-        _taken(run.buffer, run.key_at, run.key_sizes),
-        _taken(run.buffer, run.value_at, run.value_sizes),
-        headers,
+        wanted,
+        {
+            "offset": lambda: _of_numbers(numbers, pa.int64()),
+            "timestamp": lambda: _of_times(run.times),
+            "key": lambda: _taken(run.buffer, run.key_at, run.key_sizes),
+            "value": lambda: _taken(run.buffer, run.value_at, run.value_sizes),
+            "headers": lambda: pa.nulls(count, HEADERS) if found is None else _header_arrays(run, found),
+        },
     )
 
 
@@ -205,7 +286,7 @@ def _header_arrays(run: ArrayRun, found: HeaderArrays) -> Any:
     names = _taken(run.buffer, found.name_at, found.name_sizes)
     _, ends, data = names.buffers()
     if data is not None and np.frombuffer(data, np.uint8).max(initial=0) >= 0x80:
-        return _headers(run.headers_list(), count)  # some may be invalid UTF-8
+        return _header_column(run.headers_list())  # some may be invalid UTF-8
     names = pa.Array.from_buffers(pa.string(), len(names), [None, ends, data])
     values = _taken(run.buffer, found.value_at, found.value_sizes)
     entries = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
@@ -244,34 +325,30 @@ def _taken(buffer: bytes, at: Any, sizes: Any) -> Any:
 # ---------------------------------------------------------------------------------------- others
 
 
-def _of_rows(runs: list[Run]) -> Any:
-    offsets: list[int] = []
-    timestamps: list[int] = []
-    keys: Bytes = []
-    values: Bytes = []
-    headers: list[Headers] | None = None
-    for run in runs:
-        if not isinstance(run, UniformRun) and run.headers:
-            headers = [] if headers is None else headers
-            headers += [[]] * (len(offsets) - len(headers))
-            headers += run.headers_list()
-        offsets += run.offsets
-        timestamps += run.timestamps
-        keys += run.keys
-        values += run.values
+def _of_rows(runs: list[Run], wanted: list[str]) -> Any:
+    def joined(name: str) -> list[Any]:
+        return [one for run in runs for one in getattr(run, name)]
+
     return _batch(
-        offsets,
-        timestamps,
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        _headers(headers, len(offsets)),
+        wanted,
+        {
+            "offset": lambda: _of_numbers(joined("offsets"), pa.int64()),
+            "timestamp": lambda: _of_times(joined("timestamps")),
+            "key": lambda: pa.array(joined("keys"), pa.binary()),
+            "value": lambda: pa.array(joined("values"), pa.binary()),
+            "headers": lambda: _headers(runs),
+        },
     )
 
 
-def _headers(headers: list[Headers] | None, count: int) -> Any:
-    if headers is None:
+def _headers(runs: list[Run]) -> Any:
+    count = sum(map(len, runs))
+    if not any(not isinstance(run, UniformRun) and run.headers for run in runs):
         return pa.nulls(count, HEADERS)
-    headers += [[]] * (count - len(headers))
+    return _header_column(one for run in runs for one in run.headers_list())
+
+
+def _header_column(headers: Iterable[Headers]) -> Any:
     return pa.array(
         [[{"key": _text(name), "value": value} for name, value in one] if one else None for one in headers],
         HEADERS,

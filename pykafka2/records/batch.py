@@ -206,12 +206,15 @@ class RecordBatch:
         )
 
 
-def crc32c(data: Buffer, value: int = 0) -> int:
-    """Return the CRC-32C of data, continued from value."""
+def crc32c(*parts: Buffer) -> int:
+    """Return the CRC-32C of the parts, one after the other."""
     global _checksum
     if _checksum is None:
         _checksum = _load_checksum()  # with the first batch
-    return _checksum(data, value)
+    value = 0
+    for part in parts:
+        value = _checksum(part, value)
+    return value
 
 
 def _load_checksum() -> Callable[[Buffer, int], int]:
@@ -283,8 +286,11 @@ def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
         yield open_view(view, where)
 
 
-def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
-    """Iterate over offset and bytes of each whole batch or legacy message, whose contents are not checked."""
+def slices(buffer: Buffer, where: object) -> Iterator[tuple[int, memoryview]]:
+    """Iterate over offset and bytes of each whole batch or legacy message, whose contents are not checked.
+
+    Errors begin with `where`, which is only turned into text for them.
+    """
     view = memoryview(buffer)
     position, end = 0, len(view)
     while end - position >= LENGTH_END:
@@ -298,7 +304,7 @@ def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
         position = stop
 
 
-def open_view(view: memoryview, where: str) -> RecordBatch:
+def open_view(view: memoryview, where: object) -> RecordBatch:
     """Return a view of a batch whose magic is 2; raise CorruptData if its header is invalid."""
     if len(view) < HEADER_BYTES:
         raise CorruptData(f"{where}: a batch of {len(view)} bytes is shorter than its header")

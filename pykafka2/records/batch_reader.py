@@ -7,25 +7,29 @@ and objects are made for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
+from typing import Any
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CorruptData
+from pykafka2.native import RECORD
+from pykafka2.native import compiled as native
 from pykafka2.records.batch import (
     MAGIC_AT,
     MAX_OFFSET,
     NO_LEADER_EPOCH,
     Buffer,
     RecordBatch,
+    has_gaps,
     open_in_steps,
     open_view,
     slices,
 )
 from pykafka2.records.column_decoder import ColumnDecoder, decode_columns
-from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple, decode_opened_records, decode_tuples
+from pykafka2.records.columns import GrowingColumns
+from pykafka2.records.decoder import RecordTuple, decode_opened_records, decode_tuples, raise_leftover
 from pykafka2.records.legacy import (
     STEP_RECORDS,
     LegacyBatch,
@@ -33,7 +37,7 @@ from pykafka2.records.legacy import (
     legacy_tuples_in_steps,
 )
 from pykafka2.records.runs import Rows, Run, UniformRun
-from pykafka2.types import ConsumerRecord
+from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord
 
 MOST_RECORDS = 500
 """Records that are made at once, and wait if fewer are wanted."""
@@ -42,13 +46,16 @@ ALIKE_AT_FIRST = 16
 STEP_BYTES = 1 << 19
 """The bytes that one step decodes or skips at most, because records of many headers take longer."""
 
+if native is not None:
+    native.bind(RECORD, ConsumerRecord)
+
 AnyBatch = RecordBatch | LegacyBatch
 
 Opened = tuple[Iterator[ConsumerRecord], int]
 """The records of a batch, and the number of its bytes that are kept decompressed."""
 
 
-def any_batches(buffer: Buffer, where: str = "records") -> Iterator[AnyBatch]:
+def any_batches(buffer: Buffer, where: object = "records") -> Iterator[AnyBatch]:
     """Yield batches like `batch.batches`, also of formats 0 and 1, and mixed as in old logs."""
     for offset, view in slices(buffer, where):
         magic = view[MAGIC_AT]
@@ -95,13 +102,16 @@ def decode_any_in_steps(
         return (yield from skip_records(old, first_offset, size_bytes, STEP_RECORDS)), size_bytes
     body = bytes((yield from open_in_steps(batch, where, check_crcs, max_output_bytes)))
     step = max(1, min(STEP_RECORDS, STEP_BYTES * batch.count // (len(body) + 1)))
-    if not looks_uniform(batch, body):
+    if native is None and not looks_uniform(batch, body):
         records = decode_opened_records(batch, body, topic, partition)
         if first_offset > batch.base_offset:
             records = yield from skip_records(records, first_offset, len(body), step)
         return records, len(body)
-    decoder = ColumnDecoder(batch, body, Columns(), where, first_offset)
-    parts = _parts_of(decoder, batch, topic, partition, step)
+    if native is None:
+        decoder = ColumnDecoder(batch, body, GrowingColumns(), where, first_offset)
+        parts = _parts_of(decoder, batch, topic, partition, step)
+    else:
+        parts = _compiled_parts(native.decode_records, batch, body, topic, partition, first_offset, step)
     for part in parts:
         if part:
             return chain(part, chain.from_iterable(parts)), len(body)
@@ -123,7 +133,7 @@ def decode_any_tuples(
 
 def decode_any_columns(
     batch: AnyBatch,
-    columns: Columns,
+    columns: GrowingColumns,
     where: str = "records",
     first_offset: int = 0,
     check_crcs: bool = True,
@@ -175,7 +185,7 @@ def _parts_of(
 ) -> Iterator[list[ConsumerRecord]]:
     """Iterate over lists of records, some of them empty; an error is raised after the records before it."""
     while not decoder.is_done:
-        columns, error = Columns(), None
+        columns, error = GrowingColumns(), None
         decoder.fill(columns)
         try:
             decoder.run(step)
@@ -192,6 +202,60 @@ def _parts_of(
                 del error  # a frame in the traceback would refer to it, and both would stay in memory
         if not columns:
             yield []
+
+
+def _compiled_parts(
+    decode: Callable[..., Any],
+    batch: RecordBatch,
+    body: bytes,
+    topic: str,
+    partition: int,
+    first_offset: int,
+    step: int,
+) -> Iterator[list[ConsumerRecord]]:
+    """Yield lists of the records from first_offset on, and an empty one after `step` records without any.
+
+    Skipping fewer records takes no step, as in `skip_records`: a poll without a timeout returns those behind
+    them. The Python code decodes the rest of a batch from the first record on that the compiled code refuses.
+    """
+    position, index, count, previous = 0, 0, batch.count, batch.base_offset - 1
+    timestamp_type = batch.timestamp_type
+    has_create_time = timestamp_type != LOG_APPEND_TIME
+    base_timestamp = batch.base_timestamp if has_create_time else batch.max_timestamp
+    gaps = has_gaps(batch)
+    skipped = 0 if gaps else first_offset - batch.base_offset
+    while index < count:
+        at_once = skipped - index if skipped > index else MOST_RECORDS
+        stop = min(index + min(at_once, step - index % step), count)
+        records, index, position, previous = decode(
+            body,
+            topic,
+            partition,
+            timestamp_type,
+            batch.partition_leader_epoch,
+            index,
+            stop,
+            position,
+            batch.base_offset,
+            previous,
+            batch.last_offset,
+            base_timestamp,
+            has_create_time,
+            gaps,
+            first_offset,
+        )
+        if records or (index == stop and not index % step):
+            yield records
+        if index < stop:
+            rest = decode_opened_records(batch, body, topic, partition, index, position, previous)
+            for number, record in enumerate(rest, index + 1):
+                if record.offset >= first_offset:
+                    yield [record]
+                elif not number % step:
+                    yield []
+            return
+    if position != len(body):
+        raise_leftover(batch, len(body) - position, f"{topic}-{partition}")
 
 
 def _records_of(run: Run, batch: RecordBatch, topic: str, partition: int) -> list[ConsumerRecord]:
@@ -227,7 +291,7 @@ def _records_of(run: Run, batch: RecordBatch, topic: str, partition: int) -> lis
         record.serialized_value_size = -1 if value is None else len(value)
     if isinstance(run, Rows):
         for index, headers in run.headers.items():
-            records[index].headers = headers
+            records[index].headers_slot = headers  # type: ignore[attr-defined]
     return records
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch, has_gaps, open_batch
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.decoder import decode_rows, raise_leftover
 from pykafka2.records.runs import Field, Rows, UniformRun
 from pykafka2.records.varint import read_varint
@@ -152,13 +152,13 @@ plans = Plans()
 
 def decode_columns(
     batch: RecordBatch,
-    columns: Columns | None = None,
+    columns: GrowingColumns | None = None,
     where: str = "records",
     first_offset: int = 0,
     max_records: int | None = None,
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Columns:
+) -> GrowingColumns:
     """Add the batch's records from first_offset on, at most max_records of them, to columns (new if None).
 
     When a damaged record raises, the records before it are in the columns that the caller passed.
@@ -166,7 +166,7 @@ def decode_columns(
     Raises:
         CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as `decode_tuples` does.
     """
-    columns = Columns() if columns is None else columns
+    columns = GrowingColumns() if columns is None else columns
     before = len(columns)
     columns.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
     buffer = open_batch(batch, where, check_crcs, max_output_bytes)
@@ -178,17 +178,21 @@ def decode_columns(
     return columns
 
 
-def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> None:
+def decode_opened(
+    batch: RecordBatch, buffer: bytes, columns: GrowingColumns, where: str, first_offset: int
+) -> None:
     """Add the records of a batch whose bytes are checked and decompressed."""
     ColumnDecoder(batch, buffer, columns, where, first_offset).run(batch.count)
 
 
-def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> bool:
+def decode_alike(
+    batch: RecordBatch, buffer: bytes, columns: GrowingColumns, where: str, first_offset: int
+) -> bool:
     """Add the records like `decode_opened` if they are a few long runs; otherwise return False and add none.
 
     Three times as fast as array_decoder.py, which reads each record.
     """
-    decoder = ColumnDecoder(batch, buffer, Columns(), where, first_offset)
+    decoder = ColumnDecoder(batch, buffer, GrowingColumns(), where, first_offset)
     plan = decoder.plan()
     if plan is None:
         return False
@@ -215,7 +219,7 @@ class ColumnDecoder:
     )
 
     def __init__(
-        self, batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int
+        self, batch: RecordBatch, buffer: bytes, columns: GrowingColumns, where: str, first_offset: int
     ) -> None:
         self._batch = batch
         self._buffer = buffer
@@ -238,7 +242,7 @@ class ColumnDecoder:
         """The first offset of the next part, or one before it: offsets between may be missing."""
         return self._previous + 1 if self._has_gaps else self._batch.base_offset + self._index
 
-    def fill(self, columns: Columns) -> None:
+    def fill(self, columns: GrowingColumns) -> None:
         """Add the next records to other columns."""
         self._columns = columns
 
@@ -289,7 +293,7 @@ class ColumnDecoder:
         position, index, count = 0, 0, self._batch.count
         while index < count:
             try:
-                begin, position, is_plain = self._decode(index, index + 1, position, Columns())
+                begin, position, is_plain = self._decode(index, index + 1, position, GrowingColumns())
             except CorruptData:
                 return None
             if not is_plain or len(found) == MOST_RUNS:
@@ -320,7 +324,7 @@ class ColumnDecoder:
             return None
         return plan
 
-    def _decode(self, index: int, stop: int, position: int, columns: Columns) -> tuple[int, int, bool]:
+    def _decode(self, index: int, stop: int, position: int, columns: GrowingColumns) -> tuple[int, int, bool]:
         """Add records to the columns like `decode_rows`, which raises and returns the same."""
         rows = Rows([], [], [], [])
         try:

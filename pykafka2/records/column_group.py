@@ -19,7 +19,7 @@ from pykafka2.errors import KafkaError
 from pykafka2.records.batch import Buffer, RecordBatch, has_gaps, open_body, open_in_steps
 from pykafka2.records.batch_reader import AnyBatch, decode_any_columns, looks_uniform
 from pykafka2.records.column_decoder import ColumnDecoder, decode_alike, decode_opened
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 
 # Bytes of records that are decoded at once: more would not stay in the processor's caches.
 GROUP_BYTES = 1 << 19
@@ -42,7 +42,7 @@ class ColumnGroup:
     """
 
     def __init__(
-        self, columns: Columns, where: str, check_crcs: bool, max_output_bytes: int = MAX_OUTPUT_BYTES
+        self, columns: GrowingColumns, where: str, check_crcs: bool, max_output_bytes: int = MAX_OUTPUT_BYTES
     ) -> None:
         self._columns = columns
         self._where = where
@@ -169,7 +169,7 @@ class ColumnPart:
         """The offset at which the next step continues."""
         return self._first_offset if self._decoder is None else self._decoder.next_offset
 
-    def step(self, into: Columns) -> None:
+    def step(self, into: GrowingColumns) -> None:
         """Take one step, which can add records to the columns. Raise like `decode_columns`."""
         batch = self._batch
         if self._decoder is None:

@@ -20,6 +20,7 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
+from pykafka2.native import compiled as native
 from pykafka2.records.batch import RecordBatch, check_count, has_gaps, open_batch
 from pykafka2.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
@@ -70,10 +71,12 @@ VARIANTS: Final = {
     # A generator of ConsumerRecord. 0.75 us a record of 100 bytes, of which 0.2 us are the object;
     # `benchmarks.micro` guards it. Setting the slots costs two thirds of calling the class.
     "records": Variant(
-        parameters="topic, partition, check_crcs=True, max_output_bytes=MAX_OUTPUT_BYTES",
+        parameters="topic, partition, index, position, previous, check_crcs, max_output_bytes",
         before="""
-            <whole batch>
-            offset_sizes = sizes_of_offsets(batch, 0, stop)
+            if buffer is None:
+                buffer = open_batch(batch, where, check_crcs, max_output_bytes)
+            stop = batch.count
+            offset_sizes = sizes_of_offsets(batch, index, stop)
             leader_epoch, timestamp_type = batch.partition_leader_epoch, batch.timestamp_type
             record_type, new = ConsumerRecord, ConsumerRecord.__new__
             known_headers = {}  # many records have the same headers: their lists are copies
@@ -105,7 +108,7 @@ VARIANTS: Final = {
             record.key = key
             record.value = value
             if headers:
-                record.headers = headers  # otherwise ConsumerRecord makes a list when it is read
+                record.headers_slot = headers  # otherwise ConsumerRecord makes a list when it is read
             record.leader_epoch = leader_epoch
             record.serialized_key_size = key_size
             record.serialized_value_size = value_size
@@ -117,9 +120,12 @@ VARIANTS: Final = {
     "tuples": Variant(
         parameters="read_offsets, keeps_headers, headers_at_once, check_crcs, max_output_bytes",
         before="""
-            if buffer is not None:
+            if buffer is None:
+                buffer = open_batch(batch, where, check_crcs, max_output_bytes)
+            else:
                 check_count(batch, where, len(buffer))
-            <whole batch>
+            index, stop, position = 0, batch.count, 0
+            previous = batch.base_offset - 1
             room = headers_at_once
             offset_sizes = repeat(0) if read_offsets else sizes_of_offsets(batch, 0, stop)
         """,
@@ -257,12 +263,6 @@ LINES: Final = {
     "read key": nullable_bytes("key"),
     "read value": nullable_bytes("value"),
     "read headers": "position = read_headers(buffer, position, headers := [])",
-    "whole batch": """
-        if buffer is None:
-            buffer = open_batch(batch, where, check_crcs, max_output_bytes)
-        index, stop, position = 0, batch.count, 0
-        previous = batch.base_offset - 1
-    """,
     "ascending": """
         if not previous < offset <= last_offset:
             raise_out_of_order(offset, previous, batch)
@@ -318,7 +318,16 @@ def decode_records(
         UnsupportedCompressionType, CodecUnavailable: the batch's codec is unknown, or not installed.
     """
     records: Iterator[ConsumerRecord] = compiled("records")(
-        batch, None, f"{topic}-{partition}", topic, partition, check_crcs, max_output_bytes
+        batch,
+        None,
+        f"{topic}-{partition}",
+        topic,
+        partition,
+        0,
+        0,
+        batch.base_offset - 1,
+        check_crcs,
+        max_output_bytes,
     )
     if first_offset > batch.base_offset:
         return dropwhile(lambda record: record.offset < first_offset, records)
@@ -326,11 +335,22 @@ def decode_records(
 
 
 def decode_opened_records(
-    batch: RecordBatch, buffer: bytes, topic: str, partition: int
+    batch: RecordBatch,
+    buffer: bytes,
+    topic: str,
+    partition: int,
+    index: int = 0,
+    position: int = 0,
+    previous: int | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Iterate over all records of a batch whose bytes are checked and decompressed."""
+    """Iterate over the records from `index` on, of a batch whose bytes are checked and decompressed.
+
+    position is that of the first of them in the buffer, previous the last offset before it.
+    """
+    if previous is None:
+        previous = batch.base_offset - 1
     records: Iterator[ConsumerRecord] = compiled("records")(
-        batch, buffer, f"{topic}-{partition}", topic, partition
+        batch, buffer, f"{topic}-{partition}", topic, partition, index, position, previous, False, 0
     )
     return records
 
@@ -376,6 +396,27 @@ def decode_rows(
 
     Return where the last record begins, where it ends, and whether it is without headers.
     """
+    if native is not None:
+        has_create_time = batch.timestamp_type != LOG_APPEND_TIME
+        index, begin, position, previous, is_plain = native.decode_rows(
+            buffer,
+            cast("list[int]", rows.offsets),
+            rows.timestamps,
+            rows.keys,
+            rows.values,
+            rows.headers,
+            index,
+            stop,
+            position,
+            batch.base_offset,
+            previous,
+            batch.last_offset,
+            batch.base_timestamp if has_create_time else batch.max_timestamp,
+            has_create_time,
+            has_gaps(batch),
+        )
+        if index == stop:
+            return begin, position, is_plain
     last: tuple[int, int, bool] = compiled("rows")(
         batch, buffer, where, index, stop, position, previous, rows
     )

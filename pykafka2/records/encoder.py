@@ -41,6 +41,7 @@ NO_HEADERS = b"\0"
 
 ALONE = b"\0\0\0" + NULL
 """Attributes, timestamp, offset and null key of the only record of a batch."""
+ALONE_BYTES = len(ALONE)
 NO_DELTA = b"\0\0"
 """The attributes and the timestamp of a record with the base timestamp."""
 
@@ -271,9 +272,7 @@ def frame_batch(
         count,
     )
     size_bytes = HEADER_BYTES - LENGTH_END + len(body)
-    start = HEADER_START.pack(
-        base_offset, size_bytes, partition_leader_epoch, MAGIC, crc32c(body, crc32c(rest))
-    )
+    start = HEADER_START.pack(base_offset, size_bytes, partition_leader_epoch, MAGIC, crc32c(rest, body))
     return b"".join((start, rest, body))
 
 
@@ -324,9 +323,10 @@ def encode_rows(rows: Iterable[Row], base_timestamp: int) -> tuple[bytes, int]:
 def encode_only(value: bytes | None, key: bytes | None, headers: bytes) -> bytes:
     """Return the only record of a batch, encoded as by `encode_rows`; its timestamp is that of the batch."""
     if key is None and value is not None:
+        value_bytes = len(value)
         try:
-            size = VARINTS[len(value)]
-            length = VARINTS[len(ALONE) + len(size) + len(value) + len(headers)]
+            size = VARINTS[value_bytes]
+            length = VARINTS[ALONE_BYTES + len(size) + value_bytes + len(headers)]
         except IndexError:  # beyond the table of short numbers
             pass
         else:

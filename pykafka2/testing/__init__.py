@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.views.groups import GroupView
     from pykafka2.testing.views.metrics import ClusterMetrics
     from pykafka2.testing.views.partitions import ConnectionView, LogView, PartitionView
+    from pykafka2.testing.views.share_groups import ShareGroupView, SharePartitionView
     from pykafka2.testing.views.timeline import Timeline
     from pykafka2.testing.views.transactions import TransactionView
 
@@ -56,6 +57,8 @@ __all__ = [
     "PartitionView",
     "Problem",
     "Problems",
+    "ShareGroupView",
+    "SharePartitionView",
     "Simulation",
     "Timeline",
     "TlsKafkaCluster",
@@ -82,6 +85,8 @@ _HOMES = {
     "PartitionView": "pykafka2.testing.views.partitions",
     "Problem": "pykafka2.broker.base.problems",
     "Problems": "pykafka2.broker.base.problems",
+    "ShareGroupView": "pykafka2.testing.views.share_groups",
+    "SharePartitionView": "pykafka2.testing.views.share_groups",
     "Simulation": "pykafka2.testing.simulation",
     "Timeline": "pykafka2.testing.views.timeline",
     "TlsKafkaCluster": "pykafka2.testing.fixtures.clusters",

@@ -16,6 +16,7 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
+from pykafka2.broker.observed.telemetry import TelemetryPush
 from pykafka2.errors import IllegalState
 from pykafka2.testing.access import Access, ConnectionOptions
 from pykafka2.testing.authority import Authority
@@ -24,8 +25,10 @@ from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.views.groups import GroupView
 from pykafka2.testing.views.metrics import ClusterMetrics
 from pykafka2.testing.views.partitions import ConnectionView, LogView, PartitionView
+from pykafka2.testing.views.share_groups import ShareGroupView, SharePartitionView
 from pykafka2.testing.views.timeline import Timeline
 from pykafka2.testing.views.transactions import TransactionView
+from pykafka2.types import TopicPartition
 
 T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
@@ -298,9 +301,9 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def coordinator(self, key: str, kind: str = "group") -> int:
-        """Return the id of a group's coordinator, or with kind="transaction" of a transactional id's; -1 if
-        there is none.  Raise `CoordinatorNotAvailable` before a client has looked up a coordinator of this
-        kind.
+        """Return the id of a group's coordinator, or with kind="transaction" of a transactional id's, with
+        kind="share" of a share partition's ("group:topic id:partition"); -1 if there is none.  Raise
+        `CoordinatorNotAvailable` before a client has looked up a coordinator of this kind.
         """
 
     @abstractmethod
@@ -308,6 +311,24 @@ class ClusterApi(ABC):
         """Return a group from its coordinator: state, epoch, members with assignments, offsets.
 
         Raise `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        """
+
+    @abstractmethod
+    def share_group(self, group_id: str) -> ShareGroupView:
+        """Return what the leaders have of a share group: members with a share session, share partitions.
+
+        Raise `GroupIdNotFound` before a member has fetched, and after all have left.
+        """
+
+    @abstractmethod
+    def share_partition(
+        self, group_id: str, partition: TopicPartition | tuple[str, int]
+    ) -> SharePartitionView:
+        """Return a partition as a share group reads it: the records in flight with states, delivery counts
+        and members.
+
+        Raise `GroupIdNotFound` before a member has fetched it from its current leader, and after all have
+        left, and `LeaderNotAvailable` if it has no leader.
         """
 
     @abstractmethod
@@ -326,6 +347,15 @@ class ClusterApi(ABC):
         """Return request times and bytes by API, of each broker and of all."""
 
     @abstractmethod
+    def telemetry(self, client_id: str | None = None) -> list[TelemetryPush]:
+        """Return the metrics that clients pushed (KIP-714), of one client or all, oldest first; at most the
+        last 1,000 pushes.
+
+        The brokers need `config={"client.telemetry": True}` and a subscription: the options `metrics` and
+        `interval.ms` of a ConfigResource of the type CLIENT_METRICS.
+        """
+
+    @abstractmethod
     def timeline(self, last: int | None = None) -> Timeline:
         """Return requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`,
         `as_list()`.
@@ -335,7 +365,7 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Clear history, events and metrics, and restart the timeline.
+        """Clear history, events, metrics and telemetry, and restart the timeline.
 
         Call it between the setup of a test and its subject: `cluster.history.exactly(1, "Produce")` then
         counts only later requests.  Rules, links and all data of brokers stay.

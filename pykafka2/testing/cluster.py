@@ -21,6 +21,7 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.observed.history import MAX_ENTRIES
+from pykafka2.broker.observed.telemetry import TelemetryPush
 from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
@@ -46,9 +47,16 @@ from pykafka2.testing.views.partitions import (
     log_view,
     partition_view,
 )
+from pykafka2.testing.views.share_groups import (
+    ShareGroupView,
+    SharePartitionView,
+    share_group_view,
+    share_partition_view,
+)
 from pykafka2.testing.views.timeline import Timeline, timeline_of
 from pykafka2.testing.views.transactions import TransactionView, transaction_view, transaction_views
 from pykafka2.testing.waiting import follows, waited, waited_async
+from pykafka2.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -345,6 +353,14 @@ class KafkaCluster(ClusterApi):
     def group(self, group_id: str) -> GroupView:
         return group_view(self.running, group_id)
 
+    def share_group(self, group_id: str) -> ShareGroupView:
+        return share_group_view(self.running, group_id)
+
+    def share_partition(
+        self, group_id: str, partition: TopicPartition | tuple[str, int]
+    ) -> SharePartitionView:
+        return share_partition_view(self.running, group_id, partition)
+
     def transaction(self, transactional_id: str) -> TransactionView:
         return transaction_view(self.running, transactional_id)
 
@@ -353,6 +369,11 @@ class KafkaCluster(ClusterApi):
 
     def metrics(self) -> ClusterMetrics:
         return metrics_of(self.running)
+
+    def telemetry(self, client_id: str | None = None) -> list[TelemetryPush]:
+        with self.running.lock:
+            pushes = list(self.running.shared.pushes)
+        return [push for push in pushes if client_id in (None, push.client_id)]
 
     def timeline(self, last: int | None = None) -> Timeline:
         return timeline_of(self.running, last)

@@ -21,6 +21,10 @@ QUICK: Final[Mapping[str, object]] = MappingProxyType(
         "group.consumer.heartbeat.interval.ms": 100,
         "group.consumer.min.session.timeout.ms": 300,
         "group.consumer.assignment.interval.ms": 0,
+        # Members of share groups, too.
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.heartbeat.interval.ms": 100,
+        "group.share.assignment.interval.ms": 0,
         # By default, expired transactions are aborted only every ten seconds.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
     }

@@ -76,11 +76,12 @@ class Running:
         self.loops.raise_failure()
 
     def forget(self) -> None:
-        """Clear history, events and metrics; restart the timeline."""
+        """Clear history, events, metrics and telemetry; restart the timeline."""
         with self.lock:
             self.shared.history_started_at = self.now()
             self.history.clear()
             self.events.clear()
+            self.shared.pushes.clear()
             self.faults.rules.forget_numbers()
             self.throttles.rules.forget_numbers()
             for broker in self._brokers:

@@ -26,7 +26,7 @@ from pykafka2.broker.controller.metadata.records import scram_records
 from pykafka2.broker.controller.topics import first_host
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
-from pykafka2.broker.faults.throttle import Throttles
+from pykafka2.broker.faults.throttle_rules import Throttles
 from pykafka2.broker.handlers.api import APIS
 from pykafka2.broker.handlers.api import load as load_handlers
 from pykafka2.broker.handlers.services import Services

@@ -28,6 +28,9 @@ LOCATION = "checkpointlocation"
 OFFSETS = "offsets"
 HEADER_LINES = 2
 """Version and metadata, which holds times and settings; a line for each source follows."""
+BY_ID = b"v2"
+"""The version whose lines begin with the id of the source, a name or number, in no fixed order. Spark writes
+it for named sources, and if spark.sql.streaming.offsetLog.formatVersion is 2."""
 
 
 @attrs.define(frozen=True)
@@ -52,10 +55,21 @@ def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
         lines = (folder / OFFSETS / str(number)).read_bytes().splitlines()
     except (OSError, ValueError):
         return None
-    sources = [_of_kafka(line) for line in lines[HEADER_LINES:]]
+    sources = [_of_kafka(line) for line in _by_source(lines)]
     if not sources or None in sources:
         return None
     return PlannedBatch(number, hashlib.blake2b(json.dumps(sources).encode(), digest_size=8).hexdigest())
+
+
+def _by_source(lines: list[bytes]) -> list[bytes]:
+    """Return the offsets of each source, in an order that is the same for each entry of a query."""
+    version, sources = lines[:1], lines[HEADER_LINES:]
+    if version == [b"v1"]:
+        return sources
+    if version != [BY_ID] or any(b":" not in one for one in sources):
+        return []
+    by_id = dict(one.split(b":", 1) for one in sources)
+    return [by_id[one] for one in sorted(by_id, key=lambda one: (int(one) if one.isdigit() else -1, one))]
 
 
 def _of_kafka(offsets: bytes) -> dict[str, dict[str, int]] | None:

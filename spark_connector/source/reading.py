@@ -87,12 +87,15 @@ class _Shape:
 
     def __init__(self, names: Sequence[str], partition: TopicPartition) -> None:
         self._schema = arrow_schema(names)
+        # Offsets are in messages about rows; the columns left out here are made once for a task.
+        self._decoded = ["offset", *({"timestamp", "key", "value", "headers"}.intersection(names))]
         self._partition = partition
         self._repeated: dict[tuple[str, object], pa.Array] = {}
 
     def batches(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         types, done = self._types_of(columns), 0
-        for batch in columns.to_arrow().to_batches(max_chunksize=ROWS_PER_BATCH):
+        table = columns.to_arrow(self._decoded)
+        for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
             count = batch.num_rows
             known_arrays = {
                 "topic": self._constant("topic", self._partition.topic, count),

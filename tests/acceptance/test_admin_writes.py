@@ -40,6 +40,7 @@ def partitions_seen(wire: RawClient, topic: str) -> int:
     return -1 if found.error_code else len(found.partitions)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=3)
 def test_each_broker_takes_the_write_and_all_see_it(
     kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], wait_for: WaitFor
@@ -61,6 +62,7 @@ def test_each_broker_takes_the_write_and_all_see_it(
         wait_for(lambda name=name: [partitions_seen(one, name) for one in wires] == [-1] * 3)
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=3)
 def test_admin_client_at_each_broker_creates_alters_and_deletes(
     kafka_cluster: KafkaCluster, wait_for: WaitFor

@@ -151,7 +151,7 @@ def test_small_append_continues_while_another_thread_waits_for_memory_of_the_sam
     def started(value: bytes, waiting: int, timestamp: int = 5) -> threading.Thread:
         thread = threading.Thread(target=send, args=(value, timestamp), daemon=True)
         thread.start()
-        while pool.waiting < waiting:
+        while len(pool.waiters) < waiting:
             time.sleep(0.001)
         return thread
 
@@ -172,7 +172,7 @@ def test_small_append_continues_while_another_thread_waits_for_memory_of_the_sam
     assert not any(thread.is_alive() for thread in small)
     assert [batch.size for batch in queue.batches] == [3]
     assert large.is_alive()
-    assert pool.waiting == 1
+    assert len(pool.waiters) == 1
     pool.deallocate(second)
     large.join(PATIENCE)
     assert [batch.size for batch in queue.batches] == [3, 1]

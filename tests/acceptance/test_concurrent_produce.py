@@ -58,6 +58,7 @@ def test_eight_connections_leave_no_gap_and_no_overlap(
     check(kafka_cluster, write_all(wires, 1000, acks=1), 1000)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3}

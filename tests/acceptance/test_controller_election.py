@@ -126,6 +126,7 @@ def test_an_old_controller_that_wakes_up_late_changes_nothing(simulation: Simula
     asleep.close()
 
 
+@pytest.mark.gate
 def test_many_elections_one_after_another(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=2)
     simulation.run_for(1)
@@ -155,6 +156,7 @@ def test_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
     cluster.create_topic("t")
 
 
+@pytest.mark.gate
 def test_controller_without_a_majority_resigns(simulation: Simulation) -> None:
     """Three islands: no broker has a majority, so there is no controller until the links are restored."""
     cluster = simulation.cluster(brokers=3, topics={"t": 3})

@@ -12,6 +12,7 @@ from tests.broker.support.produce_cases import Case, ask, create_topics
 from tests.broker.support.raw_client import RawClient
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("mode", ["headers", "strict"])
 def test_forged_batches_get_kafkas_codes_in_both_modes(mode: str) -> None:
     config = {"log.validate": mode, "auto.create.topics.enable": False}

@@ -35,6 +35,7 @@ def bring_to(bench: ClusterBench, state: GroupState) -> tuple[str, int]:
     return member, bench.group.epoch
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE])
 def test_every_event_in_every_state(simulation: Simulation, state: GroupState) -> None:

@@ -19,6 +19,7 @@ ENDS: dict[str, Callable[[KafkaCluster, int], None]] = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", rest_in_gate(ENDS))
 def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation, end: str) -> None:
     bench = ClusterBench(simulation, brokers=3)

@@ -48,6 +48,7 @@ def test_the_fixture_is_there_by_itself(kafka_cluster: KafkaCluster) -> None:
     assert [broker.is_running for broker in kafka_cluster.brokers] == [True, True, True]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_kafka_python_works_on_it(kafka_cluster: KafkaCluster) -> None:
     with warnings.catch_warnings():
@@ -121,6 +122,7 @@ def test_other_peoples_clients_meet_the_same_faults_in_another_process() -> None
         assert "NOT_ENOUGH_REPLICAS" in str(cluster.timeline())
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_trace() -> None:
     def trace(seed: int) -> str:

@@ -19,6 +19,18 @@ CASES = [
     *CHOSEN,
     *(pytest.param(name, marks=pytest.mark.gate) for name in RELEASES if name not in CHOSEN),
 ]
+OFTEN = ("2.8", "3.0", "3.1", "3.9", "4.0", "4.4")
+"""Releases in which the requests of producers and consumers differ most: OffsetFetch and FindCoordinator of
+several groups, Fetch and Produce by topic id, transactions without AddPartitionsToTxn."""
+IN_GATE, IN_LONG = [pytest.mark.gate], [pytest.mark.gate, pytest.mark.long]
+rarely = pytest.mark.parametrize(
+    "release",
+    [
+        name if name in CHOSEN else pytest.param(name, marks=IN_GATE if name in OFTEN else IN_LONG)
+        for name in RELEASES
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(params=CASES)
@@ -43,10 +55,14 @@ def clients(simulation: Simulation, cluster: KafkaCluster) -> Clients:
     return Clients.in_virtual_time(simulation, cluster.bootstrap_servers)
 
 
+@pytest.mark.gate
+@rarely
 def test_records_of_every_kind_are_read_in_order(clients: Clients) -> None:
     client_core.records_of_every_kind_are_read_in_order(clients)
 
 
+@pytest.mark.gate
+@rarely
 def test_classic_group_shares_partitions_and_resumes(
     clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -58,6 +74,8 @@ def test_consumer_protocol_works_since_4_0_and_is_refused_before(clients: Client
     client_core.new_protocol_joins_or_names_the_classic_one(clients, release.startswith("4"))
 
 
+@pytest.mark.gate
+@rarely
 def test_transactions_commit_abort_and_fence(clients: Clients, cluster: KafkaCluster, release: str) -> None:
     client_core.transactions_commit_abort_and_fence(clients)
     # Since transaction.version 2 the partitions' leaders add them.
@@ -68,6 +86,7 @@ def test_topics_are_created_described_and_deleted(clients: Clients) -> None:
     client_core.topics_are_created_described_and_deleted(clients)
 
 
+@rarely
 def test_replicas_follow_and_leaders_change_under_the_limit(clients: Clients, cluster: KafkaCluster) -> None:
     partition = clients.topic("replicated", 1)[0]
     with clients.producer() as producer:

@@ -42,6 +42,7 @@ def test_twenty_threads_share_their_turns(simulation: Simulation, cluster: Kafka
     assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_sticking_fills_batches(simulation: Simulation, cluster: KafkaCluster) -> None:
     """A tenth of the requests that turns take, and all partitions get their share."""

@@ -54,6 +54,7 @@ def test_the_load_of_a_lost_broker_is_spread_over_all_others() -> None:
             assert heirs == {other: 2 for other in range(brokers) if other != lost}
 
 
+@pytest.mark.gate
 def test_with_three_racks_each_partition_spans_three() -> None:
     racks = ("a", "b", "c")
     for brokers in (3, 4, 6, 7, 9):

@@ -34,6 +34,7 @@ def read_for(consumer: KafkaConsumer, world: ClusterTransactions, seconds: float
     return sorted(values)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("version", [1, 2])
 def test_read_committed_returns_committed_transactions_only(version: int) -> None:
     with Simulation(seed=18) as simulation:
@@ -53,6 +54,7 @@ def test_read_committed_returns_committed_transactions_only(version: int) -> Non
         assert read_for(uncommitted, world) == sorted([*wanted, *gone])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> None:
     """One producer is open, another commits behind it: nothing from there is shown until the first ends."""

@@ -51,6 +51,7 @@ def new_topic(name: str, timeout_ms: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
 
+@pytest.mark.gate
 def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cluster: KafkaCluster) -> None:
     wire = RawClient(cluster.brokers[1].address, simulation=simulation)
     requests: list[tuple[Any, int]] = [

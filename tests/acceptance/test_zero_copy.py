@@ -159,6 +159,7 @@ def _until_complete(poll: Callable[[], list[bytes]]) -> set[bytes]:
     return read
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("read", [by_pykafka2, by_kafka_python, by_confluent_kafka])
 def test_any_client_reads_records_that_are_sent_from_the_files(
     read: Callable[[str], set[bytes]], cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +171,7 @@ def test_any_client_reads_records_that_are_sent_from_the_files(
     assert counted.sent > PARTITIONS * BATCHES * RECORDS * VALUE_BYTES
 
 
+@pytest.mark.gate
 def test_tls_gets_the_same_bytes_without_sendfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 

@@ -23,8 +23,8 @@ from pykafka2.errors import ClientClosed, IllegalArgument
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.testing import KafkaCluster, Listener, Simulation
-from tests.admin.ports import answering_port, closed_port, http, silence, tls_with, unresponsive_port
 from tests.admin.worlds import World
+from tests.ports import answering_port, closed_port, http, silence, tls_with, unresponsive_port
 
 trustme = pytest.importorskip("trustme")
 

@@ -22,6 +22,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(3)]
 PAYMENTS = TopicPartition("payments", 0)
 
 
+@pytest.mark.gate
 def test_lag_is_counted_by_partition(world: World) -> None:
     world.fill("orders", [5, 4, 3])
     world.fill("payments", [2])
@@ -40,6 +41,7 @@ def test_deleted_records_are_no_lag(world: World) -> None:
     assert world.admin.group_lag("g") == {ORDERS[0]: PartitionLag(1, 5, 2, start=3)}
 
 
+@pytest.mark.gate
 def test_records_of_an_open_transaction_are_no_lag(world: World) -> None:
     world.fill("orders", [3])
     world.commit("g", {ORDERS[0]: 1})
@@ -54,6 +56,7 @@ def test_records_of_an_open_transaction_are_no_lag(world: World) -> None:
     assert world.admin.group_lag("g")[ORDERS[0]].lag == 4, "the record and the marker"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_owned_partitions_without_a_commit_count_whole(world: World, protocol: str) -> None:
     world.fill("orders", [5, 4, 0])
@@ -110,6 +113,7 @@ def test_offset_committed_behind_the_end_is_no_negative_lag(world: World) -> Non
     assert world.admin.group_lag("g", with_time=True)[ORDERS[0]] == PartitionLag(7, 2, 0, lag_time=0.0)
 
 
+@pytest.mark.gate
 def test_marker_of_a_transaction_has_no_age(world: World) -> None:
     with world.producer("txn", transactional_id="t") as producer:
         producer.init_transactions()

@@ -43,6 +43,7 @@ def test_groups_of_all_coordinators_are_listed(world: World) -> None:
     assert world.cluster.history.count(ListGroupsRequest) == 2, "one request for each broker"
 
 
+@pytest.mark.gate
 def test_groups_of_a_crashed_broker_are_listed_by_their_next_coordinator(
     simulation: Simulation, world: World
 ) -> None:
@@ -97,6 +98,7 @@ def test_complete_list_of_groups_has_no_errors(world: World) -> None:
         assert ([group.group_id for group in listed], listed.errors) == (["g"], {})
 
 
+@pytest.mark.gate
 def test_groups_are_filtered_by_state_type_and_protocol(world: World) -> None:
     world.turn(world.member("old", "orders"), world.member("new", "payments", protocol="consumer"))
     world.commit("idle", {ORDERS[0]: 0})
@@ -124,6 +126,7 @@ def test_unknown_filters_are_refused(world: World, filters: dict[str, list[str]]
         world.admin.list_groups(**filters)
 
 
+@pytest.mark.gate
 def test_classic_and_consumer_groups_are_described(world: World) -> None:
     members = [world.member("old", "orders", name=f"old-{number}") for number in range(2)]
     members += [world.member("new", "payments", protocol="consumer", name="new-0", client_rack="b")]
@@ -144,6 +147,7 @@ def test_classic_and_consumer_groups_are_described(world: World) -> None:
     assert member.is_classic is False
 
 
+@pytest.mark.gate
 def test_groups_are_described_by_their_coordinators(world: World) -> None:
     for group in GROUPS:
         world.commit(group, {ORDERS[0]: 0})
@@ -169,6 +173,7 @@ def test_missing_group_has_its_own_error(world: World) -> None:
         world.admin.describe_groups(["nobody"])
 
 
+@pytest.mark.gate
 def test_groups_of_a_broker_without_consumer_groups_are_described(world: World) -> None:
     """The response of brokers before Kafka 4.0 to ConsumerGroupDescribe."""
     world.turn(world.member("g", "orders"))
@@ -189,6 +194,7 @@ def test_moved_coordinator_is_found_again(world: World) -> None:
     assert admin.describe_groups(["group-0"])["group-0"].state == "Empty"
 
 
+@pytest.mark.gate
 def test_groups_without_members_are_deleted(world: World) -> None:
     for group in GROUPS:
         world.commit(group, {ORDERS[0]: 0})
@@ -227,6 +233,7 @@ def test_failed_deletion_has_the_brokers_message_since_kafka_4_4(
     assert words in str(outcomes.errors["g"])
 
 
+@pytest.mark.gate
 def test_static_and_dynamic_members_are_removed(world: World) -> None:
     static = world.member("g", "orders", group_instance_id="one", name="static")
     dynamic = world.member("g", "orders", name="dynamic")
@@ -240,6 +247,7 @@ def test_static_and_dynamic_members_are_removed(world: World) -> None:
     assert admin.describe_groups(["g"])["g"].members == ()
 
 
+@pytest.mark.gate
 def test_all_members_are_removed(world: World) -> None:
     world.turn(
         world.member("g", "orders", group_instance_id="one", name="static"),
@@ -268,6 +276,7 @@ def test_unknown_members_have_their_own_error(world: World) -> None:
         world.admin.remove_members("g", [MemberToRemove()])
 
 
+@pytest.mark.gate
 def test_group_is_waited_for(simulation: Simulation, world: World) -> None:
     consumer = world.member("g", "orders")
     waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", members=1))
@@ -280,6 +289,7 @@ def test_group_is_waited_for(simulation: Simulation, world: World) -> None:
     assert world.admin.wait_for_group("g", state="Dead").state == "Dead"
 
 
+@pytest.mark.gate
 def test_group_that_does_not_become_stable_is_named(simulation: Simulation, world: World) -> None:
     started = simulation.now
     with pytest.raises(KafkaTimeoutError, match="'g' did not become Stable within 3 s; it does not exist"):

@@ -153,9 +153,8 @@ def test_password_and_mechanism_in_kafka_pythons_order_are_refused_without_the_p
     ("name", "instead"),
     [
         ("list_consumer_groups", r"Use list_groups\(\)"),
-        ("describe_share_groups", "share groups are listed, no more"),
+        ("describe_streams_groups", "streams groups are listed, no more"),
         ("alter_streams_group_offsets", r"list_groups\(types=\['Streams'\]\)"),
-        ("delete_share_group_offsets", r"list_groups\(types=\['Share'\]\)"),
         ("no_such_call", "no attribute 'no_such_call'$"),
     ],
 )

@@ -60,6 +60,7 @@ def test_directory_of_each_replica_is_described(single: World) -> None:
     assert described[replicas[1]] == ReplicaLogDir(None, -1)
 
 
+@pytest.mark.gate
 def test_replicas_are_moved_to_directories(single: World) -> None:
     (path,) = single.admin.describe_log_dirs([0])[0]
     (other,) = single.admin.describe_log_dirs([1])[1]

@@ -87,6 +87,7 @@ def test_producers_are_described_by_a_chosen_replica(world: World, producer: Kaf
     assert isinstance(outcomes.errors[missing], UnknownTopicOrPartition | NotLeaderOrFollower)
 
 
+@pytest.mark.gate
 def test_transaction_of_a_live_coordinator_does_not_hang(
     simulation: Simulation, world: World, producer: KafkaProducer
 ) -> None:

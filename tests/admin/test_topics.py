@@ -10,6 +10,7 @@ from pykafka2 import KafkaAdminClient, NewTopic
 from pykafka2.admin.outcomes import ItemsFailed, Outcomes
 from pykafka2.errors import (
     CorruptResponse,
+    IllegalArgument,
     InvalidReplicationFactor,
     InvalidTopicException,
     KafkaTimeoutError,
@@ -80,6 +81,20 @@ def configured(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
     resource = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=None)
     (answer,) = admin._cluster.request(DescribeConfigsRequest(resources=[resource])).results
     return {one.name: one.value for one in answer.configs if one.config_source == OF_THE_TOPIC}
+
+
+def test_settings_of_a_new_topic_can_be_numbers_and_bools(admin: KafkaAdminClient) -> None:
+    configs = {"retention.ms": 1000, "preallocate": True, "min.cleanable.dirty.ratio": 0.25}
+    admin.create_topics([NewTopic("typed", configs=configs)], wait_for_metadata=True)
+    assert configured(admin, "typed") == {
+        "retention.ms": "1000",
+        "preallocate": "true",
+        "min.cleanable.dirty.ratio": "0.25",
+    }
+    with pytest.raises(
+        IllegalArgument, match=r"topic 'bad': retention.ms=\[1\] must be a str, a number or a bool"
+    ):
+        admin.create_topics([NewTopic("bad", configs={"retention.ms": [1]})])  # type: ignore[dict-item]
 
 
 def test_each_topic_is_created_with_its_own_settings(admin: KafkaAdminClient) -> None:

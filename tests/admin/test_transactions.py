@@ -67,6 +67,7 @@ def producers(simulation: Simulation, cluster: KafkaCluster) -> Iterator[list[Ka
         producer.close()
 
 
+@pytest.mark.gate
 def test_transactions_of_all_coordinators_are_listed(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
@@ -79,6 +80,7 @@ def test_transactions_of_all_coordinators_are_listed(
     assert chosen == TransactionListing("task-2", chosen.producer_id, "Ongoing")
 
 
+@pytest.mark.gate
 def test_unknown_transaction_states_are_named(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
@@ -88,6 +90,7 @@ def test_unknown_transaction_states_are_named(
         admin.list_transactions(states="Ongoing")
 
 
+@pytest.mark.gate
 def test_a_transaction_is_described_with_its_partitions(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
@@ -101,6 +104,7 @@ def test_a_transaction_is_described_with_its_partitions(
     assert described["task-3"].partitions == ()
 
 
+@pytest.mark.gate
 def test_unknown_transactional_id_has_its_own_error(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
@@ -111,6 +115,7 @@ def test_unknown_transactional_id_has_its_own_error(
         admin.describe_transactions(["nobody"])
 
 
+@pytest.mark.gate
 def test_fenced_producers_can_neither_send_nor_commit(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
@@ -137,6 +142,7 @@ def test_fenced_producers_can_neither_send_nor_commit(
     producers[6].commit_transaction()
 
 
+@pytest.mark.gate
 def test_fencing_registers_an_unknown_id(admin: KafkaAdminClient, producers: list[KafkaProducer]) -> None:
     fenced = admin.fence_producers(["nobody", "task-1"])
     assert fenced["nobody"].producer_epoch == 0
@@ -157,6 +163,7 @@ def test_ids_that_cannot_be_fenced_have_errors_of_their_own(
 # ---------------------------------------------------------------------- coordinators, two of each thing
 
 
+@pytest.mark.gate
 def test_every_partition_of_every_topic_is_described(
     admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
 ) -> None:
@@ -173,6 +180,7 @@ def test_every_partition_of_every_topic_is_described(
     assert described["task-2"].partitions == (TopicPartition("orders", 1),)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_crash", [True, False], ids=["its broker crashes", "it moves"])
 def test_transactions_are_described_by_the_next_coordinator(
     simulation: Simulation,
@@ -199,6 +207,7 @@ def test_transactions_are_described_by_the_next_coordinator(
     assert simulation.now - started < 5
 
 
+@pytest.mark.gate
 def test_each_unknown_transactional_id_has_its_error_within_one_timeout(
     simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
 ) -> None:
@@ -226,6 +235,7 @@ def test_a_list_that_one_coordinator_refuses_is_no_list(
     assert [one.transactional_id for one in admin.list_transactions(producer_ids=two)] == ["task-2", "task-3"]
 
 
+@pytest.mark.gate
 def test_transactions_of_reachable_coordinators_are_listed_without_waiting_for_the_other(
     simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
 ) -> None:
@@ -240,6 +250,7 @@ def test_transactions_of_reachable_coordinators_are_listed_without_waiting_for_t
     assert (listed, list(listed.errors)) == (kept, [lost])
 
 
+@pytest.mark.gate
 def test_wrong_filter_is_raised_although_errors_are_returned(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:

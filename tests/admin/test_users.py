@@ -68,6 +68,7 @@ def test_users_are_set_described_and_taken_away(admin: KafkaAdminClient, cluster
     assert cluster.history.count("AlterUserScramCredentials") == before
 
 
+@pytest.mark.gate
 def test_user_logs_in_with_the_newest_password_only(
     simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster
 ) -> None:

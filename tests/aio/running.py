@@ -12,11 +12,15 @@ STALL = 60.0
 """Seconds after which a test fails, whatever it waits for."""
 
 
-def run(program: Coroutine[Any, Any, T], loop_factory: Callable[[], Any] | None = None) -> T:
+def run(
+    program: Coroutine[Any, Any, T],
+    loop_factory: Callable[[], Any] | None = None,
+    stall: float | None = STALL,
+) -> T:
     """Run a coroutine in an event loop of its own."""
 
     async def main() -> T:
-        async with asyncio.timeout(STALL):
+        async with asyncio.timeout(stall):
             result = await program
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"tasks were left: {left}"

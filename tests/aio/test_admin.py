@@ -114,6 +114,7 @@ def test_topics_are_waited_for(kafka_cluster: KafkaCluster) -> None:
     run(program())
 
 
+@pytest.mark.gate
 def test_group_is_waited_for_until_it_has_its_members(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         servers = kafka_cluster.bootstrap_servers

@@ -158,6 +158,7 @@ GROUP = """
 """
 
 
+@pytest.mark.gate
 def test_group_consumer_with_a_rebalance_listener(kafka_cluster: KafkaCluster, library: str) -> None:
     assert printed(GROUP, library, SERVERS=kafka_cluster.bootstrap_servers) == [
         "[(0, b'0'), (0, b'2'), (1, b'1'), (1, b'3')]"
@@ -228,6 +229,7 @@ TRANSACTIONS = """
 """
 
 
+@pytest.mark.gate
 def test_transactional_consume_process_produce(kafka_cluster: KafkaCluster, library: str) -> None:
     assert printed(TRANSACTIONS, library, SERVERS=kafka_cluster.bootstrap_servers) == [
         "not this one",
@@ -278,6 +280,7 @@ MANUAL_COMMIT = """
 """
 
 
+@pytest.mark.gate
 def test_manual_commit(kafka_cluster: KafkaCluster, library: str) -> None:
     assert printed(MANUAL_COMMIT, library, SERVERS=kafka_cluster.bootstrap_servers) == [
         "2",
@@ -371,6 +374,7 @@ SEEK = """
 """
 
 
+@pytest.mark.gate
 def test_seek_pause_and_offsets(kafka_cluster: KafkaCluster, library: str) -> None:
     assert printed(SEEK, library, SERVERS=kafka_cluster.bootstrap_servers) == [
         "b'6'",
@@ -508,6 +512,7 @@ SECURITY = """
 """
 
 
+@pytest.mark.gate
 def test_tls_and_sasl(library: str) -> None:
     protocols = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
     listeners = dict.fromkeys(protocols)

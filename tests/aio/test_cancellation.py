@@ -461,6 +461,7 @@ LEAST: dict[Scenario, int] = {
 """The least number of cases of each scenario; the moment of a wake-up decides how many there are."""
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("scenario", LEAST, ids=lambda scenario: scenario.__name__)
 def test_cancelled_calls_lose_and_repeat_nothing(kafka_cluster: KafkaCluster, scenario: Scenario) -> None:
     async def program() -> int:

@@ -161,6 +161,7 @@ def test_reads_of_buffered_records_let_other_tasks_run(kafka_cluster: KafkaClust
     run(program())
 
 
+@pytest.mark.gate
 def test_busy_reader_lets_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 5000)
 
@@ -187,6 +188,7 @@ def test_busy_reader_lets_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
     run(program())
 
 
+@pytest.mark.gate
 def test_reads_raise_consumer_stopped_while_stop_is_in_progress(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 10)
 
@@ -376,6 +378,7 @@ def test_positions_and_offsets_are_those_of_the_sync_consumer(kafka_cluster: Kaf
     run(program())
 
 
+@pytest.mark.gate
 def test_commits_are_those_of_the_sync_consumer(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 10)
 
@@ -455,6 +458,7 @@ def test_stop_commits_the_returned_records_only(kafka_cluster: KafkaCluster) -> 
     assert kafka_cluster.group("billing").offsets[FIRST] == 17
 
 
+@pytest.mark.gate
 def test_coroutine_listener_ends_before_another_member_reads(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -552,6 +556,7 @@ def test_plain_listener_runs_on_the_loop_and_its_awaitable_is_awaited(kafka_clus
     run(program())
 
 
+@pytest.mark.gate
 def test_stop_waits_for_a_listener_that_ends_in_time(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         started = asyncio.Event()
@@ -685,6 +690,7 @@ def test_poll_returns_in_time_while_a_call_of_another_task_waits(kafka_cluster: 
     run(program())
 
 
+@pytest.mark.gate
 def test_blocked_loop_keeps_the_membership_and_continues(kafka_cluster: KafkaCluster) -> None:
     """The script of aiokafka's issue 847: `time.sleep` beside `async for` and commit, longer than the session
     timeout and shorter than max_poll_interval_ms."""
@@ -716,6 +722,7 @@ def test_blocked_loop_keeps_the_membership_and_continues(kafka_cluster: KafkaClu
     run(program())
 
 
+@pytest.mark.gate
 def test_loop_blocked_beyond_max_poll_interval_loses_the_partitions_and_rejoins(
     kafka_cluster: KafkaCluster,
 ) -> None:

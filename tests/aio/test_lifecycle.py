@@ -289,6 +289,7 @@ def test_failed_start_closes_the_producer() -> None:
     assert run(program()) < 0.2
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(config={"auto.create.topics.enable": "false"})
 def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluster: KafkaCluster) -> None:
     async def program() -> list[Any]:
@@ -306,6 +307,7 @@ def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluste
     assert {type(error) for error in run(program())} == {ClientClosed}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(config={"auto.create.topics.enable": "false"})
 def test_call_without_a_free_helper_thread_times_out(
@@ -443,6 +445,7 @@ def run_unstopped(servers: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, timeout=60, capture_output=True, text=True)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_unstopped_local_producers_send_their_records_although_the_program_ends(
     kafka_cluster: KafkaCluster,

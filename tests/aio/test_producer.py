@@ -202,6 +202,7 @@ def test_unknown_topic_and_partition_raise_as_in_the_sync_producer(kafka_cluster
     run(program())
 
 
+@pytest.mark.gate
 def test_full_buffer_suspends_the_tasks_and_keeps_their_order(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         kafka_cluster.controls.delay(ProduceRequest, 0.02)
@@ -721,6 +722,30 @@ def test_end_of_a_cancelled_task_succeeds_when_called_again(
     run(program())
     first = [b"first"] if end == "commit_transaction" else []
     wait_for_committed(kafka_cluster, [*first, b"second"])
+
+
+def test_init_of_a_cancelled_task_succeeds_when_called_again(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            late = LateThread(monkeypatch, Call.INIT, after=True)
+            task = asyncio.create_task(producer.init_transactions())
+            await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            late.may_continue.set()
+            await producer.init_transactions()
+            with pytest.raises(IllegalState):
+                await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("orders", b"first", partition=0)
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"first"])
 
 
 def test_error_at_the_end_of_the_block_is_a_note_of_the_error_of_the_block(

@@ -52,9 +52,16 @@ def test_arguments_reach_the_sync_consumer(
     calls: list[tuple[object, ...]] = []
 
     def read_range(
-        self: object, partition: TopicPartition, start: int, end: int, *, isolation: str, max_bytes: int
+        self: object,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: str,
+        max_bytes: int,
+        topic_id: bytes | None,
     ) -> Iterator[Columns]:
-        calls.append((partition, start, end, isolation, max_bytes))
+        calls.append((partition, start, end, isolation, max_bytes, topic_id))
         return iter(())
 
     def bootstrap(self: object, timeout_ms: float | None, refresh: bool) -> None:
@@ -66,14 +73,17 @@ def test_arguments_reach_the_sync_consumer(
     async def program() -> None:
         async with KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
             calls.clear()
-            pieces = consumer.read_range(FIRST, 3, 8, isolation="read_committed", max_bytes=100)
+            pieces = consumer.read_range(
+                FIRST, 3, 8, isolation="read_committed", max_bytes=100, topic_id=b"id"
+            )
             assert await offsets_of(pieces) == []
             await consumer.bootstrap(7_000, refresh=True)
 
     run(program())
-    assert calls == [(FIRST, 3, 8, "read_committed", 100), (7_000, True)]
+    assert calls == [(FIRST, 3, 8, "read_committed", 100, b"id"), (7_000, True)]
 
 
+@pytest.mark.gate
 def test_tasks_that_share_a_range_get_each_record_once(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 60)
 

@@ -121,6 +121,7 @@ def test_records_fill_batches_to_batch_size() -> None:
     assert 130 < max(sizes) <= 200
 
 
+@pytest.mark.pure  # sets the clock of the Python code
 def test_record_has_the_millisecond_in_which_it_was_sent() -> None:
     times = [0, 0, NS_PER_MS - 1, NS_PER_MS, NS_PER_MS, 2 * NS_PER_MS, 2 * NS_PER_MS - 1, 7 * NS_PER_MS]
 

@@ -14,6 +14,7 @@ from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.aio import test_cancellation as sockets
 from tests.aio.cancelling import Conditions, conditions
 from tests.aio.test_cancellation import LEAST, Scenario, new_runtime
+from tests.gate import rest_in_long
 
 STALL = 300.0
 """Virtual seconds; a broker that is down is noticed after nine."""
@@ -66,7 +67,7 @@ def break_connections(simulation: Simulation, random: Random) -> None:
     simulation.spawn(work, "faults")
 
 
-@pytest.mark.parametrize("has_faults", [False, True], ids=["calm", "faults"])
+@pytest.mark.parametrize("has_faults", rest_in_long([True, False]), ids=["faults", "calm"])
 @pytest.mark.parametrize("scenario", LEAST, ids=lambda scenario: scenario.__name__)
 def test_cancelled_calls_lose_and_repeat_nothing_in_virtual_time(
     scenario: Scenario, has_faults: bool
@@ -76,6 +77,7 @@ def test_cancelled_calls_lose_and_repeat_nothing_in_virtual_time(
 
 
 @pytest.mark.gate
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 6))
 @pytest.mark.parametrize("scenario", LEAST, ids=lambda scenario: scenario.__name__)
 def test_cancelled_calls_lose_and_repeat_nothing_with_other_seeds(scenario: Scenario, seed: int) -> None:

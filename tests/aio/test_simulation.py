@@ -11,9 +11,10 @@ import pytest
 
 from pykafka2 import ConsumerGroupMetadata, NewTopic, TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from pykafka2.errors import CoordinatorNotAvailable
+from pykafka2.errors import CoordinatorNotAvailable, KafkaTimeoutError
 from pykafka2.testing import KafkaCluster, Simulation, Topic
 from pykafka2.testing.simulation import driver
+from tests.gate import rest_in_long
 from tests.internal_topics import FEW_PARTITIONS
 
 RECORDS = 20
@@ -89,6 +90,7 @@ def test_same_seed_plays_the_same_trace(seed: int) -> None:
     assert first[2] == pytest.approx(RECORDS, abs=2)
 
 
+@pytest.mark.gate
 def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
     simulation = world.simulation
     sync = simulation.producer(world.cluster)
@@ -107,6 +109,7 @@ def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
     assert reading.result() == sorted([*range(RECORDS), *range(RECORDS)])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_stop_in_the_middle_of_a_rebalance_commits_the_returned_records(world: World, protocol: str) -> None:
     """The first member has revoked a partition and waits for the second, which finds out within 3 s."""
@@ -148,9 +151,22 @@ def test_stop_in_the_middle_of_a_rebalance_commits_the_returned_records(world: W
     assert sorted(mine + others) == list(range(RECORDS)), "each once"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("read", ["getone", "async for", "getmany"])
-@pytest.mark.parametrize("lacks", ["brokers", "topic"])
+@pytest.mark.parametrize(
+    ("lacks", "read"),
+    rest_in_long(
+        [
+            ("brokers", "getone"),
+            ("topic", "async for"),
+            ("brokers", "getmany"),
+            ("topic", "getone"),
+            ("brokers", "async for"),
+            ("topic", "getmany"),
+        ],
+        in_gate=3,
+    ),
+)
 def test_consumer_started_before_the_brokers_or_its_topic_waits_and_reads(
     world: World, lacks: str, read: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,6 +206,7 @@ def test_consumer_started_before_the_brokers_or_its_topic_waits_and_reads(
     assert len([message for message in caplog.messages if words in message]) == 4
 
 
+@pytest.mark.gate
 def test_partitions_are_shared_by_two_loops(world: World) -> None:
     simulation, owned = world.simulation, {}
 
@@ -234,6 +251,35 @@ def test_a_loop_blocked_for_40_seconds_keeps_its_membership(world: World) -> Non
     simulation.run(main)
 
 
+def test_offsets_kept_over_several_reads_never_reach_a_recreated_topic(world: World) -> None:
+    simulation, cluster = world.simulation, world.cluster
+    cluster.create_topic("bills", 1)
+
+    async def main() -> None:
+        reader = KafkaConsumer("orders", "bills", **world.reader_options("reader", enable_auto_commit=False))
+        copier = KafkaProducer(**world.options("copier", transactional_id="copier", max_block_ms=5000))
+        async with reader as consumer, copier as producer, KafkaProducer(**world.options("shop")) as shop:
+            await producer.init_transactions()
+            await shop.send_and_wait("bills", b"old")
+            assert (await consumer.getone()).value == b"old"
+            kept: dict[TopicPartition, int] = {TopicPartition("bills", 0): 1}
+            async with producer.transaction():
+                cluster.delete_topic("bills")
+                await asyncio.sleep(1)  # a Metadata request creates it again
+                await shop.send_and_wait("orders", b"next", partition=0)
+                assert (await consumer.getone()).value == b"next"
+                while (await consumer.position(TopicPartition("bills", 0))) != 0:
+                    await consumer.poll(500)
+                with pytest.raises(KafkaTimeoutError, match=r"bills-0"):
+                    await producer.send_offsets_to_transaction(kept, consumer.group_metadata())
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        simulation.run(main)
+    assert TopicPartition("bills", 0) not in cluster.group("billing").offsets
+
+
+@pytest.mark.gate
 def test_records_survive_a_crash_of_a_broker_and_a_partition_of_the_network(world: World) -> None:
     simulation, controls = world.simulation, world.cluster.controls
 
@@ -253,6 +299,7 @@ def test_records_survive_a_crash_of_a_broker_and_a_partition_of_the_network(worl
     assert simulation.run(main) == list(range(RECORDS))
 
 
+@pytest.mark.gate
 def test_timeouts_end_calls_in_virtual_time(world: World) -> None:
     simulation = world.simulation
 
@@ -270,6 +317,7 @@ def test_timeouts_end_calls_in_virtual_time(world: World) -> None:
     simulation.run(main)
 
 
+@pytest.mark.gate
 def test_a_queue_connects_a_reading_and_a_writing_task(world: World) -> None:
     async def main() -> list[int]:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
@@ -301,6 +349,7 @@ def test_callbacks_of_a_sync_client_run_on_no_event_loop(world: World) -> None:
     assert running == [None]
 
 
+@pytest.mark.gate
 def test_no_client_is_left_waiting_when_its_loop_has_ended(world: World) -> None:
     """A program that ends without closing its clients leaves calls behind, and the simulation ends them."""
 
@@ -313,6 +362,7 @@ def test_no_client_is_left_waiting_when_its_loop_has_ended(world: World) -> None
     world.simulation.run_for(10)
 
 
+@pytest.mark.gate
 def test_views_are_awaited_in_virtual_time(world: World) -> None:
     async def main() -> None:
         writing = asyncio.create_task(world.produce())

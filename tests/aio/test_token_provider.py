@@ -60,6 +60,7 @@ def play(seed: int) -> tuple[list[float], list[bytes | None], str]:
         return calls, simulation.run(main), simulation.trace_hash
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", range(3))
 def test_coroutine_of_a_token_provider_runs_in_virtual_time(seed: int) -> None:
     began = time.monotonic()

@@ -30,7 +30,7 @@ def imports_in(source: str, name: str, known: set[str]) -> set[str]:
     """Modules of the package that `name` imports anywhere: when it is loaded, for the type checker only
     (`if TYPE_CHECKING`), inside functions.  A reader has to follow all of them alike."""
     found: set[str] = set()
-    for node in _statements(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -41,7 +41,7 @@ def imports_in(source: str, name: str, known: set[str]) -> set[str]:
     return {imported for imported in found if imported in known and imported != name}
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
     """All statements, wherever they are: many times quicker than to go through every expression, too."""
     left: list[ast.AST] = [tree]
     while left:

@@ -42,6 +42,7 @@ def test_the_check_finds_an_import() -> None:
     assert imports("def f():\n    import lz4.frame\n    from zstandard import x") == {"lz4", "zstandard"}
 
 
+@pytest.mark.gate
 def test_no_module_imports_a_codec_library_by_name() -> None:
     """Such an import fails where the library has no wheel; libraries.py chooses one that is there."""
     found = {name: imports(path.read_text()) for name, path in source_files().items()}

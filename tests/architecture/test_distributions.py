@@ -123,6 +123,7 @@ def test_the_sbom_has_a_version_normal_names_and_a_node_for_each_requirement(whe
     ]
 
 
+@pytest.mark.gate
 def test_a_wheel_that_is_built_again_has_the_same_bytes(wheel: ZipFile, tmp_path: Path) -> None:
     [again] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     name = f"{DIST_INFO}/sboms/pykafka2.cdx.json"
@@ -217,6 +218,7 @@ def test_links_of_the_metadata_lead_to_the_tag_of_the_version(
     assert metadata["urls"]["Changelog"] == f"{REPOSITORY}/blob/v1.2/CHANGELOG.md"
 
 
+@pytest.mark.gate
 def test_the_wheel_has_the_readme_without_relative_links_and_the_urls(
     metadata: Message, build_hooks: dict[str, Any]
 ) -> None:
@@ -272,6 +274,7 @@ def own_addresses(text: str, known: Iterable[str] = ()) -> list[str]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_only_pyproject_has_the_addresses_of_repository_and_site() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -216,6 +216,7 @@ def test_texts_have_no_banned_word(folder: str) -> None:
     assert [found for path in checked(folder, *SUFFIXES) for found in banned_words(path)] == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("folder", CODE)
 def test_names_have_no_banned_word(folder: str) -> None:
     assert [found for path in checked(folder, ".py") for found in banned_names(path)] == []
@@ -308,6 +309,7 @@ def early_ends(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("folder", CODE)
 def test_paragraphs_have_no_line_that_ends_early(folder: str) -> None:
     found = [
@@ -371,6 +373,7 @@ def test_module_docstrings_of_tests_start_with_a_noun(folder: str) -> None:
     assert found == []
 
 
+@pytest.mark.gate
 def test_every_allowed_phrase_of_test_names_is_used() -> None:
     names = [
         name

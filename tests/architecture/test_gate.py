@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate import GATE_PROFILE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,6 +61,11 @@ def test_quick_suite_runs_in_the_stage_of_the_tests_and_each_python_has_a_job() 
     (others,) = re.findall(r'OTHER_PYTHONS="([\d. ]+)"', run)
     workflow = (ROOT / ".github" / "workflows" / "gate.yml").read_text(encoding="utf-8")
     assert re.findall(r'\{ stage: tests, python: "([\d.]+)" \}', workflow) == others.split()
+
+
+def test_the_gate_runs_the_main_suite_and_the_codec_tests_with_its_profile_of_hypothesis() -> None:
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert run.count(f"--randomly-seed=20261121 --hypothesis-profile={GATE_PROFILE} -n 3") == 2
 
 
 def test_classifiers_name_no_system_or_build_that_the_gate_does_not_run() -> None:

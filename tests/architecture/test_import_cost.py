@@ -92,6 +92,26 @@ def _processor_seconds(statement: str) -> float:
     )
 
 
+WITH_A_GROUP = """
+import sys
+from pykafka2 import KafkaConsumer
+from pykafka2.testing import KafkaCluster
+with KafkaCluster(brokers=1, topics={"t": 1}) as cluster:
+    with KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
+        consumer.poll(timeout_ms=500)
+    print(*sorted(sys.modules))
+"""
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_a_group_of_consumers_imports_no_share_group() -> None:
+    imported = _python(WITH_A_GROUP).split()
+    assert "pykafka2.broker.coordinators.groups.service" in imported
+    parts = ("broker.share", "broker.coordinators.share", "broker.coordinators.groups.share")
+    assert [name for name in imported if name.startswith(tuple(f"pykafka2.{part}." for part in parts))] == []
+
+
 FIRST_START = """
 import sys
 from pykafka2.testing import KafkaCluster
@@ -100,11 +120,15 @@ with KafkaCluster(brokers=1):
 """
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_first_start_of_a_cluster_imports_no_coordinator() -> None:
     """They come with the first group or transaction, although all handlers are imported."""
     imported = _python(FIRST_START).split()
     coordinators = "pykafka2.broker.coordinators"
     assert "pykafka2.broker.handlers.groups" in imported
-    assert not {f"{coordinators}.groups.service", f"{coordinators}.transactions.service"} & {*imported}
+    services = {f"{coordinators}.{kind}.service" for kind in ("groups", "transactions", "share")}
+    assert not {*services, f"{coordinators}.groups.share.group", "pykafka2.broker.share.persister"} & {
+        *imported
+    }
     assert f"{coordinators}.transactions.verifier" not in imported

@@ -1,4 +1,4 @@
-"""A run of the tests takes at most 520 MB a process; what needs care for that, see tests/memory.py."""
+"""A run of the tests takes at most 720 MB a process; what needs care for that, see tests/memory.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,13 @@ from tests.architecture.modules import source_files
 # What is banned, and the modules that may use it all the same.
 ALLOWED_MODULES: dict[str, frozenset[str]] = {
     "time": frozenset({"pykafka2.clock", "spark_connector.clock"}),
-    "threading.Thread": frozenset({"pykafka2.driver.thread_driver"}),
+    "threading.Thread": frozenset(
+        {
+            "pykafka2.contrib.kombu.readers",  # kombu waits for a file descriptor, consumers poll
+            "pykafka2.driver.read_ahead",
+            "pykafka2.driver.thread_driver",
+        }
+    ),
     "threading.Timer": frozenset(),
     "concurrent.futures": frozenset(),
     "socket": frozenset(
@@ -25,6 +31,7 @@ ALLOWED_MODULES: dict[str, frozenset[str]] = {
     ),
     "selectors": frozenset({"pykafka2.network.selector"}),
     "random": frozenset({"pykafka2.clock"}),
+    "pykafka2_c": frozenset({"pykafka2.native"}),
 }
 # `random.Random(seed)` is seeded, and as a type it is how entropy is passed in. Error classes do nothing.
 ALLOWED_ATTRIBUTES = frozenset({"random.Random", "socket.EAI_AGAIN", "socket.gaierror"})

@@ -110,6 +110,7 @@ def test_texts_do_not_refer_to_numbers_that_cannot_be_looked_up() -> None:
     assert found == set()
 
 
+@pytest.mark.gate
 def test_tests_are_named_after_promises_not_numbers() -> None:
     """The number of a rule, a requirement or a row means nothing to the reader of a failure."""
     names = [

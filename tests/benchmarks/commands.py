@@ -8,7 +8,19 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from benchmarks.side_by_side.turns import installed
+
 ROOT = Path(__file__).parents[2]
+
+
+def some_and_all(some: Iterable[str], clients: Iterable[str]) -> list[object]:
+    """Return cases for `parametrize`: these clients, and for `nox -s long` all that are quick to start."""
+    return [
+        pytest.param(installed(some), id="some"),
+        pytest.param(installed(quick_to_start(clients)), id="all", marks=pytest.mark.long),
+    ]
 
 
 def quick_to_start(clients: Iterable[str]) -> list[str]:

@@ -16,8 +16,16 @@ from benchmarks.producer.runner import play_all
 from benchmarks.producer.runs import Cell, Run, one_axis_at_a_time
 from benchmarks.producer.waiting import WAITING
 from benchmarks.side_by_side.measured import Measured
-from tests.benchmarks.commands import quick_to_start, table_of
+from tests.benchmarks.commands import some_and_all, table_of
 from tests.campaign.results import UnlikeParts
+
+SOME = [
+    "pykafka2 send",
+    "pykafka2 send_many, Arrow",
+    "pykafka2[c] send",
+    "confluent-kafka",
+    "pykafka2, one at a time",
+]
 
 
 def test_every_target_ratio_is_played() -> None:
@@ -73,9 +81,9 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clients", some_and_all(SOME, [*CLIENTS, *WAITING]))
+def test_the_command_writes_a_table_and_a_plot(tmp_path: Path, clients: list[str]) -> None:
     out = tmp_path / "speed.txt"
-    clients = quick_to_start([*CLIENTS, *WAITING])
     cell = ["--broker", "bundled", "--mode", "equal", "--size", "100", "--keys", "none", "--codec", "none"]
     few = ["--partitions", "6", "--batch-bytes", "16384", "--rounds", "1", "--share", "0.001"]
     table = table_of("producer", *cell, *few, out=out, clients=clients)
@@ -87,6 +95,7 @@ def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     assert main(["--list", "--quick"]) == 0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_runs_that_are_kept_are_not_played_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
@@ -115,6 +124,7 @@ def test_runs_that_are_kept_are_not_played_again(tmp_path: Path) -> None:
         Kept(path)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_plan_with_all_runs_kept_starts_no_broker(tmp_path: Path) -> None:
     plan = plan_of(parse(["--broker", "apache", "--mode", "equal", "--size", "100", "--client", "aiokafka"]))

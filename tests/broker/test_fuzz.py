@@ -82,6 +82,7 @@ def check_brokers(cluster: KafkaCluster) -> Iterator[None]:
     cluster.check()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SEEDS)
@@ -153,7 +154,9 @@ def plausible(random: Random, area: str) -> tuple[Request[Any], int]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(SEEDS)
 def test_each_request_of_administration_gets_a_response_without_an_internal_error(
     cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, seed: int
@@ -171,7 +174,9 @@ def test_each_request_of_administration_gets_a_response_without_an_internal_erro
 
 @pytest.mark.gate
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(SEEDS)
 def test_random_coordinator_requests_leave_the_brokers_running(cluster: KafkaCluster, seed: int) -> None:
     random = Random(seed)

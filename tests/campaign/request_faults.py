@@ -15,7 +15,7 @@ import attrs
 
 if TYPE_CHECKING:
     from pykafka2.broker.faults.rule import FaultRule
-    from pykafka2.broker.faults.throttle import ThrottleRule
+    from pykafka2.broker.faults.throttle_rules import ThrottleRule
     from pykafka2.testing.simulation.world import World
 
 BROKERS_AND_LINKS = (

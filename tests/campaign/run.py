@@ -4,6 +4,7 @@
     --scenario consumers                    the members of a group
     --scenario copies                       groups that read, and write what they read in transactions
     --scenario aio                          asyncio applications whose calls are cancelled
+    --scenario queues                       share groups: locks, acknowledgements, dead letters
     --corpus 0-99 --fresh --seconds 300     this corpus first, then fresh seeds until the time is up
     --corpus 0-9999 --jobs 4 --resume F     four at a time; F gets a line a seed, and what it has is not
                                             played again: stopped runs go on, and parts are played elsewhere
@@ -253,7 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", type=int, default=None)
     parser.add_argument("--producers", type=int, default=None)
     parser.add_argument("--consumers", type=int, default=None)
-    parser.add_argument("--members", type=int, default=None, help="of a group that commits offsets")
+    parser.add_argument("--members", type=int, default=None, help="of a group")
     return parser
 
 

@@ -8,9 +8,17 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign import aio_story, consumer_story, copy_story, producer_story, system_story
+from tests.campaign import (
+    aio_story,
+    consumer_story,
+    copy_story,
+    producer_story,
+    queue_story,
+    system_story,
+)
 from tests.campaign.consumer_faults import consumer_kinds
 from tests.campaign.producer_faults import producer_kinds
+from tests.campaign.queue_faults import queue_kinds
 from tests.campaign.seed import Report
 
 PlaySeed = Callable[[int, Mapping[str, Any], bool], Report]
@@ -51,6 +59,10 @@ def _aio(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
     return aio_story.run_seed(seed, aio_story.AioShape(**sizes), keep_timeline=keep_timeline)
 
 
+def _queues(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    return queue_story.run_seed(seed, queue_story.QueueShape(**sizes), keep_timeline=keep_timeline)
+
+
 SCENARIOS = {
     "system": Scenario(
         "system",
@@ -85,6 +97,13 @@ SCENARIOS = {
         _aio,
         {"seconds": aio_story.SECONDS, "consumers": 0},
         tuple(kind.name for kind in aio_story.aio_kinds()),
+        100,
+    ),
+    "queues": Scenario(
+        "queues",
+        _queues,
+        {"seconds": queue_story.SECONDS, "members": 0},
+        tuple(kind.name for kind in queue_kinds()),
         100,
     ),
 }

@@ -79,6 +79,7 @@ def test_delete_removes_matching_acls(admin: Admin) -> None:
     assert admin("acls", "delete", "--principal", "User:nobody-else")[2] == "No ACL matches.\n"
 
 
+@pytest.mark.gate
 def test_filters_of_permission_host_operation_and_resource_all_apply(admin: Admin) -> None:
     user = f"User:{admin.name('user')}"
     add = ("acls", "add", "--principal", user, "--operation", "READ,WRITE,ALTER", "--topic", "a", "--topic")
@@ -141,6 +142,7 @@ def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     assert "RESOURCE" in shown
 
 
+@pytest.mark.gate
 def test_deletion_is_confirmed_in_a_terminal(admin: Admin) -> None:
     user = f"User:{admin.name('user')}"
     admin("acls", "add", "--principal", user, "--operation", "READ", "--topic", "t")

@@ -25,18 +25,22 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.fork_server import Command
 from tests.gate import rest_in_gate
+from tests.ports import free_ports
 
 COMMAND = [sys.executable, "-m", "pykafka2.cli", "broker"]
 
 
 @contextmanager
 def broker(
-    *options: str, environment: dict[str, str] | None = None
+    *options: str, environment: dict[str, str] | None = None, is_forked: bool = True
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The running command and the addresses that it printed."""
-    process = subprocess.Popen(
-        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    how["env"] = environment
+    process = (
+        Command("broker", *options, **how) if is_forked else subprocess.Popen([*COMMAND, *options], **how)
     )
     try:
         assert process.stdout is not None
@@ -46,18 +50,6 @@ def broker(
     finally:
         process.kill()
         process.communicate()
-
-
-def two_free_ports() -> int:
-    """The first of two in a row."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            first: int = probe.getsockname()[1]
-            try:
-                socket.create_server(("127.0.0.1", first + 1)).close()
-            except OSError:
-                continue
-        return first
 
 
 @pytest.mark.slow
@@ -95,6 +87,7 @@ main(["broker", "--port", "0"])
 """
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -135,7 +128,7 @@ def test_signal_that_a_parent_sends_twice_at_once_is_one(monkeypatch: pytest.Mon
 @pytest.mark.gate
 @pytest.mark.slow
 def test_consecutive_ports_options_and_no_auto_creation() -> None:
-    first = two_free_ports()
+    first, _ = free_ports(2)
     with broker(
         "--port",
         str(first),
@@ -290,6 +283,7 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert str(port) in capsys.readouterr().err
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_help_teaches() -> None:
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=30)

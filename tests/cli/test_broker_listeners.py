@@ -210,7 +210,8 @@ def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -
         (["--admin-token-file", str(token)], {USERS: "ben:canary-of-ben"}),
         ([], {USERS: "ben:canary-of-ben", ADMIN_TOKEN: "canary-of-admin"}),
     ]:
-        with broker(*options, *more, environment={**os.environ, **variables}) as (process, addresses):
+        environment = {**os.environ, **variables}
+        with broker(*options, *more, environment=environment, is_forked=False) as (process, addresses):
             assert process.stdout is not None
             shown = [process.stdout.readline() for _ in range(2)]
             words = Path(f"/proc/{process.pid}/cmdline").read_text() if os.path.exists("/proc") else ""

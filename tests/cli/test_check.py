@@ -14,9 +14,9 @@ from pykafka2 import KafkaAdminClient
 from pykafka2.admin import CheckStatus, CheckStep, ClusterCheck
 from pykafka2.cli.main import main
 from pykafka2.testing import KafkaCluster, Listener
-from tests.admin.ports import answering_port, closed_port, http, silence
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2
 from tests.gate import rest_in_gate
+from tests.ports import answering_port, closed_port, http, silence
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,7 @@ def test_clock_options_reach_the_check(
     assert received == {"timeout": 5.0, "max_clock_skew": 5.0, "clock_topic": None}
 
 
+@pytest.mark.gate
 def test_wrong_port_has_exit_code_1_with_cause_and_fix(servers: str) -> None:
     good, _ = servers.split(",")
     wrong = f"127.0.0.1:{closed_port()}"

@@ -31,6 +31,7 @@ def test_brokers_are_rows(admin: Admin) -> None:
     assert [row["fenced"] for row in rows] == [False, False]
 
 
+@pytest.mark.gate
 def test_features_are_listed_and_changed(admin: Admin) -> None:
     rows = {row["feature"]: row for row in admin.rows("cluster", "features")}
     version = rows["metadata.version"]
@@ -69,6 +70,7 @@ def test_quorum_has_a_leader(admin: Admin) -> None:
     assert "HIGH" not in admin("cluster", "quorum")[1]
 
 
+@pytest.mark.gate
 def test_log_dirs_have_sizes_and_replicas(admin: Admin) -> None:
     name = admin.name()
     assert admin("topics", "create", name, "-p", "2", "-r", "2")[0] == 0

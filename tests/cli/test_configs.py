@@ -88,6 +88,7 @@ def test_missing_topic_is_one_line_and_the_others_are_shown(admin: Admin) -> Non
     assert "topic 'no-such-topic': UnknownTopicOrPartition" in errors
 
 
+@pytest.mark.gate
 def test_set_append_subtract_and_reset(admin: Admin) -> None:
     name = new_topic(admin, "cleanup.policy=delete")
     code, shown, errors = admin("configs", "set", "topic", name, "retention.ms=5", "cleanup.policy+=compact")
@@ -211,6 +212,7 @@ def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     assert "retention.ms" in shown
 
 
+@pytest.mark.gate
 def test_reset_of_all_settings_is_confirmed_in_a_terminal(admin: Admin) -> None:
     name = new_topic(admin, "retention.ms=5000")
     terminal = Terminal("configs", "reset", "topic", name, "--all", "-b", admin.servers)

@@ -44,6 +44,7 @@ def committed(servers: str, group: str, topic: str) -> int | None:
         return consumer.committed(TopicPartition(topic, 0))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("words", "first", "last"),
     rest_in_gate(
@@ -86,6 +87,7 @@ def test_partitions_are_chosen_and_empty_ones_do_not_block_the_end(
     assert consume(servers, topic, "-e", "-p", "1-3", "-f", r"%p:%v\n") == ["1:v1"]
 
 
+@pytest.mark.gate
 def test_repeated_partitions_add_up(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN[:4], partitions=4)
     assert sorted(consume(servers, topic, "-e", "-p", "3", "-p", "0,1", "-p", "0")) == ["v0", "v1", "v3"]
@@ -204,6 +206,7 @@ def test_time_in_the_future_ends_following(servers: str, new_topic: NewTopicOf) 
     assert time.time() * 1000 >= ends_at_ms
 
 
+@pytest.mark.gate
 def test_new_records_are_followed_in_a_terminal_until_ctrl_c(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN[:1])
     terminal = Terminal("consume", "-b", servers, topic)
@@ -298,6 +301,7 @@ def test_bounds_outside_the_log_are_reported(servers: str, new_topic: NewTopicOf
     assert f"{topic}-0: offset 70 is not in the log; reading from 2" in done.stderr.decode()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     rest_in_gate(
@@ -355,6 +359,7 @@ def test_full_device_is_reported(servers: str, new_topic: NewTopicOf) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.gate
 def test_ctrl_c_in_a_batch_commits_exactly_the_printed_records(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic([(None, b"%05d%s" % (n, b"x" * 95)) for n in range(5000)])
     group = f"{topic}-group"

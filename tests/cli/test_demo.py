@@ -58,6 +58,7 @@ def test_damage_below_the_client_is_noticed_and_named(
     assert "key customer-" in line
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_lines_of_a_file_are_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "access.log"
@@ -79,6 +80,7 @@ def test_a_cluster_of_yours_is_used_and_not_crashed(
     assert all(broker.is_running for broker in kafka_cluster.brokers)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_crash_of_a_single_broker_has_no_takeover_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--records", "2000", "--brokers", "1", "--no-progress"]) == 0
@@ -118,6 +120,7 @@ def test_a_wrong_command_line_exits_with_2(words: list[str], capsys: pytest.Capt
     assert "invalid _" not in shown
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_findings_show_no_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = tmp_path / "lines"
@@ -128,6 +131,7 @@ def test_findings_show_no_control_characters(tmp_path: Path, capsys: pytest.Capt
     assert "\x1b" not in errors
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_installed_command_teaches() -> None:
     shown = subprocess.run(

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,9 @@ from pykafka2 import (
     TopicPartition,
 )
 from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
-from pykafka2.cli.admin.groups import _draw, _print_group, _watched
+from pykafka2.cli.admin.groups import _lag_rows, _print_group
 from pykafka2.cli.common.output import Output
+from pykafka2.cli.common.watch import draw, watched
 from pykafka2.errors import GroupAuthorizationFailed, KafkaError, LeaderNotAvailable, NoBrokersAvailable
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
@@ -54,6 +56,7 @@ def member_of(admin: Admin, group: str, topic: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.gate
 def test_list_filters_by_pattern_and_state(admin: Admin) -> None:
     group, _ = new_group(admin)
     row = {"group": group, "state": "Empty", "type": "Classic", "protocol": None}
@@ -66,6 +69,7 @@ def test_list_filters_by_pattern_and_state(admin: Admin) -> None:
     assert shown.splitlines()[0].split()[:3] == ["GROUP", "STATE", "TYPE"]
 
 
+@pytest.mark.gate
 def test_describe_shows_the_lag_and_the_members(admin: Admin) -> None:
     group, topic = new_group(admin)
     with member_of(admin, group, topic):
@@ -94,6 +98,7 @@ def test_lag_of_an_open_transaction_counts_only_with_read_uncommitted(admin: Adm
         producer.abort_transaction()
 
 
+@pytest.mark.gate
 def test_lag_that_cannot_be_listed_is_a_failure_of_that_partition(
     admin: Admin, two_brokers: KafkaCluster
 ) -> None:
@@ -112,6 +117,7 @@ def test_lag_that_cannot_be_listed_is_a_failure_of_that_partition(
     assert code == 1
 
 
+@pytest.mark.gate
 def test_partition_without_a_commit_has_none_and_its_whole_log_is_the_lag(admin: Admin) -> None:
     group, topic = new_group(admin)
     assert admin("groups", "delete-offsets", group, "--topic", f"{topic}:1")[0] == 0
@@ -133,6 +139,7 @@ def test_describe_prints_a_table_and_one_line_for_a_missing_group(admin: Admin) 
     assert line.startswith("pykafka2 groups: no-such-group: GroupIdNotFound")
 
 
+@pytest.mark.gate
 def test_describe_without_a_name_describes_every_group(admin: Admin) -> None:
     group, _ = new_group(admin)
     other, _ = new_group(admin, committed=10)
@@ -196,8 +203,8 @@ def test_frame_with_lines_beyond_the_edge_leaves_nothing_of_the_last_one(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "10")
     monkeypatch.setenv("LINES", "8")
-    _draw(["x" * 10, "y" * 30, "zzz"])
-    _draw(["a", "\x1b[1mbbbbb\x1b[0m " * 4, "", "c" * 10, "d", "e" * 11, "f"])
+    draw(["x" * 10, "y" * 30, "zzz"])
+    draw(["a", "\x1b[1mbbbbb\x1b[0m " * 4, "", "c" * 10, "d", "e" * 11, "f"])
     shown = screen(capsys.readouterr().out, 10)
     assert [row for row in shown if row] == [
         "a",
@@ -208,7 +215,7 @@ def test_frame_with_lines_beyond_the_edge_leaves_nothing_of_the_last_one(
         "... 3 more lines"[:10],
         " lines",
     ]
-    _draw(["only"])
+    draw(["only"])
     assert [row for row in screen(capsys.readouterr().out, 10) if row] == ["only"]
 
 
@@ -224,15 +231,15 @@ def test_watch_survives_errors_that_can_pass_but_not_in_its_first_frame(
             raise found
         return found
 
-    assert _watched(arguments, Output("groups"), show) == 0
+    assert watched(arguments, Output("groups"), show) == 0
     assert "NoBrokersAvailable: no broker could be reached" in capsys.readouterr().err
     for first in (NoBrokersAvailable("none"), GroupAuthorizationFailed("not yours")):
         results[:] = [first]
         with pytest.raises(type(first)):
-            _watched(arguments, Output("groups"), show)
+            watched(arguments, Output("groups"), show)
     results[:] = [0, GroupAuthorizationFailed("not yours")]
     with pytest.raises(GroupAuthorizationFailed):
-        _watched(arguments, Output("groups"), show)
+        watched(arguments, Output("groups"), show)
 
 
 def test_frame_has_the_time_at_which_its_figures_arrived(
@@ -246,7 +253,7 @@ def test_frame_has_the_time_at_which_its_figures_arrived(
         now[0] = "12:01:00"  # as if all brokers were down for a minute
         return 0
 
-    assert _watched(argparse.Namespace(watch=2.0, times=1), Output("groups"), show) == 0
+    assert watched(argparse.Namespace(watch=2.0, times=1), Output("groups"), show) == 0
     assert "12:01:00, every 2 s" in capsys.readouterr().out
 
 
@@ -286,7 +293,7 @@ def test_frame_ends_above_the_last_row_of_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "10")
     monkeypatch.setenv("LINES", "5")
-    _draw(lines)
+    draw(lines)
     shown = capsys.readouterr().out
     assert shown.endswith("\n\x1b[J")
     assert [line for line in re.sub(r"\x1b\[\d*[A-Z]", "", shown).splitlines() if line] == drawn
@@ -319,6 +326,7 @@ def test_watch_in_a_terminal_ends_with_ctrl_c(admin: Admin) -> None:
     assert "Traceback" not in shown
 
 
+@pytest.mark.gate
 def test_reset_is_a_dry_run_unless_executed(admin: Admin) -> None:
     group, topic = new_group(admin)
     code, shown, errors = admin("groups", "reset", group, "--to", "earliest")
@@ -332,6 +340,7 @@ def test_reset_is_a_dry_run_unless_executed(admin: Admin) -> None:
     assert admin.rows("groups", "describe", group)[0]["lag"] == 20
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("target", "after"),
     [
@@ -369,6 +378,7 @@ def test_reset_of_a_missing_partition_is_a_failure(admin: Admin) -> None:
     assert f"{topic}-7: UnknownTopicOrPartition" in errors
 
 
+@pytest.mark.gate
 def test_reset_with_members_or_without_offsets_changes_nothing(admin: Admin) -> None:
     group, topic = new_group(admin)
     with member_of(admin, group, topic):
@@ -411,6 +421,7 @@ def test_delete_offsets_of_a_missing_topic_deletes_nothing_of_the_others(admin: 
     assert len(admin.rows("groups", "describe", group)[0]["partitions"]) == 2
 
 
+@pytest.mark.gate
 def test_all_members_are_removed_with_the_reason(admin: Admin, two_brokers: KafkaCluster) -> None:
     group, topic = new_group(admin)
     with ExitStack() as members:
@@ -434,6 +445,7 @@ def test_all_members_are_removed_with_the_reason(admin: Admin, two_brokers: Kafk
     assert [one.reason for one in request.members] == ["member was removed by an admin: moved away"] * 2
 
 
+@pytest.mark.gate
 def test_remove_members_by_id_or_all(admin: Admin) -> None:
     group, topic = new_group(admin)
     with member_of(admin, group, topic):
@@ -494,9 +506,20 @@ def test_partition_without_a_leader_has_its_committed_offset_and_owner(
     lost, kept = TopicPartition("orders", 1), TopicPartition("orders", 0)
     member = MemberDescription("m-1", None, "billing", "10.0.0.7", (lost, kept))
     group = GroupDescription("g", "Stable", "Classic", "range", None, (member,), "consumer")
-    lags = Outcomes({kept: PartitionLag(2, 5, 3)}, {lost: LeaderNotAvailable("no leader")})
-    arguments = argparse.Namespace(watch=None, lag_time=False, members=False)
-    _print_group(arguments, Output("groups", is_json=True), group, lags, {lost: OffsetAndMetadata(4)}, {})
+
+    class Client:
+        """A client of a cluster that has lost the leader of a partition."""
+
+        def group_lag(self, name: str, **_: object) -> Outcomes[TopicPartition, PartitionLag]:
+            return Outcomes({kept: PartitionLag(2, 5, 3)}, {lost: LeaderNotAvailable("no leader")})
+
+        def list_group_offsets(self, name: str, _: object) -> dict[TopicPartition, OffsetAndMetadata]:
+            return {lost: OffsetAndMetadata(4)}
+
+    client: Any = Client()
+    arguments = argparse.Namespace(watch=None, lag_time=False, members=False, isolation_level=None)
+    partitions, _ = _lag_rows(client, arguments, group)
+    _print_group(arguments, Output("groups", is_json=True), group, partitions, {})
     rows = json.loads(capsys.readouterr().out)["partitions"]
     names = ("partition", "committed", "lag", "member_id", "client_id", "host")
     assert [[row[name] for name in names] for row in rows] == [

@@ -117,6 +117,7 @@ def test_groups_describe_reports_groups_of_the_lost_coordinator(admin: tuple[Adm
         assert f"pykafka2 groups: {name}: " in errors
 
 
+@pytest.mark.gate
 def test_topics_offsets_has_rows_of_all_partitions(admin: tuple[Admin, Lost]) -> None:
     run, _ = admin
     code, shown, errors = run("topics", "offsets", "orders", "--json")
@@ -128,6 +129,7 @@ def test_topics_offsets_has_rows_of_all_partitions(admin: tuple[Admin, Lost]) ->
     assert [line.split()[2] for line in shown.splitlines()[1:]] == ["3", "-", "3", "-"]
 
 
+@pytest.mark.gate
 def test_lists_have_the_part_of_the_reachable_broker(admin: tuple[Admin, Lost]) -> None:
     run, found = admin
     for verb, key, names in (

@@ -15,6 +15,7 @@ from pykafka2.cli.main import VERBS, build_parser, main
 from tests.cli.typed import COMMAND, environment, in_terminal, pykafka2
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_help_lists_every_verb_and_the_exit_codes() -> None:
     done = pykafka2("--help")
@@ -59,6 +60,7 @@ def test_help_of_a_verb_has_examples(verb: str, capsys: pytest.CaptureFixture[st
     assert f"examples:\n  pykafka2 {verb}" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 def test_help_of_an_action_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in VERBS:
         for action in actions_of(verb):
@@ -115,6 +117,7 @@ def test_only_the_module_of_the_typed_verb_is_imported() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_closed_pipe_ends_the_command_without_an_error() -> None:
     reading, writing = os.pipe()
@@ -135,6 +138,7 @@ def test_closed_pipe_keeps_the_exit_code_of_a_failure() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_full_disk_is_a_failure_with_a_message() -> None:
     with open("/dev/full", "wb") as full:
@@ -154,7 +158,7 @@ def buffered() -> dict[str, str]:
 def test_version_is_shown_in_a_terminal() -> None:
     code, shown = in_terminal("--version")
     assert code == 0
-    assert re.fullmatch(r"pykafka2 \S+\r\n", shown)
+    assert re.fullmatch(r"pykafka2 \S+ \(implementation: (python|c)\)\r\n", shown)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -189,6 +193,7 @@ def test_options_can_stand_between_positional_arguments(line: str) -> None:
     assert (parsed.topic, parsed.files, parsed.whole) == ("t", ["a", "b"], True)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_messages_of_a_closed_stderr_are_not_printed_to_stdout() -> None:
     words = " ".join(COMMAND)
@@ -198,6 +203,7 @@ def test_messages_of_a_closed_stderr_are_not_printed_to_stdout() -> None:
     assert (done.returncode, done.stdout) == (2, b"")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_failure_has_its_exit_code_if_the_reader_of_stderr_is_gone() -> None:
     read, write = os.pipe()

@@ -45,6 +45,7 @@ def perf(servers: str, *words: str) -> tuple[int, Any, str]:
 # ---------------------------------------------------------------------- produce
 
 
+@pytest.mark.gate
 def test_produce_sends_the_records_and_measures(cluster: KafkaCluster, servers: str) -> None:
     before = sum(len(cluster.log("load", number).values()) for number in range(2))
     code, result, errors = perf(servers, "produce", "load", "--records", "3000", "--size", "50")
@@ -134,6 +135,7 @@ def read(servers: str) -> int:
     return 2000
 
 
+@pytest.mark.gate
 def test_consume_reads_the_topic_to_its_end(servers: str, read: int) -> None:
     code, result, errors = perf(servers, "consume", "read")
     assert (code, errors) == (0, "")
@@ -253,6 +255,7 @@ def test_guide_names_each_field_of_the_json(servers: str, read: int) -> None:
 # ---------------------------------------------------------------------- wrong arguments
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("words", "named"),
     rest_in_gate(

@@ -44,6 +44,7 @@ def produce(servers: str, topic: str, *words: str, stdin: bytes = b"") -> subpro
     return pykafka2("produce", "-b", servers, topic, *words, stdin=stdin)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("words", "stdin", "records"),
     rest_in_gate(

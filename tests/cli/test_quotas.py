@@ -121,6 +121,7 @@ def test_reset_of_all_quotas_in_a_terminal_asks_unless_it_changes_nothing(
     assert (code, f"Remove producer_byte_rate of: user '{user}'? [y/N]" in errors) == (1, True)
 
 
+@pytest.mark.gate
 def test_quotas_are_sorted_and_whole_numbers_have_no_fraction(admin: Admin) -> None:
     last, first = admin.name("z-user"), admin.name("a-user")
     for user in (last, first):

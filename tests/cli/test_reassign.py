@@ -186,6 +186,7 @@ def test_wait_ends_when_the_replicas_are_moved(
     assert replicas(admin, topic) == [[2]]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_moving_partitions_are_listed_and_cancelled(own: tuple[KafkaCluster, Admin]) -> None:
     cluster, admin = own
@@ -237,6 +238,7 @@ def test_wrong_argument_of_reassign_and_elect_has_exit_code_2(admin: Admin, line
 # ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_preferred_leaders_are_elected(own: tuple[KafkaCluster, Admin]) -> None:
     cluster, admin = own
@@ -255,6 +257,7 @@ def test_preferred_leaders_are_elected(own: tuple[KafkaCluster, Admin]) -> None:
     assert admin("elect", "preferred", f"{second}:7")[0] == 1
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_unclean_election_asks_in_a_terminal(admin: Admin) -> None:
     topic = new_topic(admin, "0")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2.cli.records.record_formats import BadFormat, compile_format, json_lines, unescaped
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.types import LOG_APPEND_TIME
 
 TIME_MS = 1_700_000_000_123
@@ -21,8 +21,8 @@ ROWS: list[Row] = [
 ]
 
 
-def columns(rows: list[Row], timestamp_type: int = 0) -> Columns:
-    made = Columns()
+def columns(rows: list[Row], timestamp_type: int = 0) -> GrowingColumns:
+    made = GrowingColumns()
     made.count_batch(rows[-1][0], 100, timestamp_type)
     made.extend(rows)
     return made

@@ -91,6 +91,7 @@ def test_null_option_sends_null_for_empty_values_and_keys(
     assert run("consume", topic, "-e", "-f", "%K/%V ")[1] == "1/-1 -1/1 1/0 0/1 "
 
 
+@pytest.mark.gate
 def test_transaction_with_a_bad_line_is_aborted(produce: Produce, run: Run, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     words = ("--json", "-X", f"transactional.id={topic}")
@@ -175,6 +176,7 @@ def test_group_commits_only_printed_records(
     assert committed(servers, f"{topic}-group", topic) == offset
 
 
+@pytest.mark.gate
 def test_records_that_could_not_be_written_are_not_committed(
     servers: str, run: Run, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +220,7 @@ def test_time_after_the_last_record_starts_at_the_end(run: Run, new_topic: NewTo
     assert run("consume", topic, "-u", "@9999999999")[1].splitlines() == [f"v{n}" for n in range(10)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
 def test_group_that_has_read_to_the_end_of_transactions_has_no_lag(
     isolation_level: str, servers: str, run: Run, new_topic: NewTopicOf

@@ -59,6 +59,7 @@ def ids(admin: Admin, *owners: str) -> list[str]:
     return [row["token_id"] for row in admin.rows("tokens", "list", *owners)]
 
 
+@pytest.mark.gate
 def test_created_token_lets_its_owner_log_in(cluster: KafkaCluster, ann: Admin) -> None:
     renewers = ["User:bob", "User:eve"]
     options = [word for one in renewers for word in ("--renewer", one)]
@@ -77,6 +78,7 @@ def test_created_token_lets_its_owner_log_in(cluster: KafkaCluster, ann: Admin) 
     assert ann("tokens", "expire", token["token_id"])[0] == 0
 
 
+@pytest.mark.gate
 def test_hmac_goes_to_a_file_of_the_owner_alone_and_is_never_listed(ann: Admin, tmp_path: Path) -> None:
     path = tmp_path / "token.secret"
     code, shown, errors = ann("tokens", "create", "--hmac-file", str(path))

@@ -30,6 +30,7 @@ def new_topic(admin: Admin, *words: str, records: int = 0, replicas: str = "1") 
     return name
 
 
+@pytest.mark.gate
 def test_list_has_a_row_for_each_topic_that_matches(admin: Admin) -> None:
     name = new_topic(admin, replicas="2")
     code, shown, errors = admin("topics", "list")
@@ -66,6 +67,7 @@ def test_describe_of_partitions_with_problems_omits_healthy_topics(admin: Admin)
     assert admin("topics", "describe", "--under-replicated", "--without-leader") == (0, "", "")
 
 
+@pytest.mark.gate
 def test_internal_topics_are_listed_and_described_only_on_request(admin: Admin) -> None:
     with KafkaAdminClient(bootstrap_servers=admin.servers) as client:
         client.alter_group_offsets("any", {})
@@ -77,6 +79,7 @@ def test_internal_topics_are_listed_and_described_only_on_request(admin: Admin) 
         assert row["internal"] is True
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_describe_of_partitions_with_problems_shows_only_those(
     capsys: pytest.CaptureFixture[str],
@@ -211,6 +214,7 @@ def test_delete_if_exists_reports_whether_the_topic_existed_and_every_other_erro
     assert len(admin.rows("topics", "list", second)) == 1
 
 
+@pytest.mark.gate
 def test_truncate_of_a_missing_topic_deletes_nothing_of_the_others(admin: Admin) -> None:
     name = new_topic(admin, records=2)
     code, shown, errors = admin("topics", "truncate", name, "no-such-topic")
@@ -219,6 +223,7 @@ def test_truncate_of_a_missing_topic_deletes_nothing_of_the_others(admin: Admin)
     assert [row["earliest"] for row in admin.rows("topics", "offsets", name)] == [0, 0]
 
 
+@pytest.mark.gate
 def test_truncate_by_a_number_of_records_stays_within_the_log(admin: Admin) -> None:
     name = new_topic(admin, records=20)
     assert admin("topics", "truncate", f"{name}:0", "--before", "4")[0] == 0
@@ -227,6 +232,7 @@ def test_truncate_by_a_number_of_records_stays_within_the_log(admin: Admin) -> N
         assert admin.rows("topics", "offsets", f"{name}:0")[0]["earliest"] == earliest
 
 
+@pytest.mark.gate
 def test_truncate_deletes_before_a_position(admin: Admin) -> None:
     name = new_topic(admin, records=20)
     assert admin("topics", "truncate", f"{name}:0", "--before", "3")[0] == 0
@@ -258,6 +264,7 @@ def test_truncate_of_a_missing_partition_is_one_line(admin: Admin) -> None:
     assert errors == f"pykafka2 topics: {name}-7: UnknownTopicOrPartition: {name}-7 does not exist\n"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("before", ["@9999999999999", "latest"])
 def test_truncate_keeps_records_that_arrive_after_the_question(
     before: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
@@ -313,6 +320,7 @@ def test_offsets_of_a_missing_partition_are_a_failure_and_the_others_are_shown(
     assert f"{name}-0: TopicAuthorizationFailed" in errors
 
 
+@pytest.mark.gate
 def test_end_is_the_last_stable_offset_with_read_committed(admin: Admin) -> None:
     name = new_topic(admin)
     with KafkaProducer(bootstrap_servers=admin.servers, transactional_id=name) as producer:
@@ -326,6 +334,7 @@ def test_end_is_the_last_stable_offset_with_read_committed(admin: Admin) -> None
         producer.abort_transaction()
 
 
+@pytest.mark.gate
 def test_offsets_at_a_time_and_at_the_greatest_timestamp(admin: Admin) -> None:
     name = new_topic(admin, records=4)
     rows = admin.rows("topics", "offsets", f"{name}:0", "--at", "@1001")
@@ -439,6 +448,7 @@ def test_typed_in_a_pipe(admin: Admin) -> None:
     assert (ended.returncode, ended.stdout.decode()) == (0, f"{name}: deleted\n")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1)])
 def test_deletion_is_confirmed_in_a_terminal(admin: Admin, answer: str, code: int) -> None:
     name = new_topic(admin)
@@ -451,6 +461,7 @@ def test_deletion_is_confirmed_in_a_terminal(admin: Admin, answer: str, code: in
     assert bool(admin.rows("topics", "list", name)) == (code == 1)
 
 
+@pytest.mark.gate
 def test_yes_deletes_without_a_question_in_a_terminal(admin: Admin) -> None:
     name = new_topic(admin)
     code, shown = Terminal("topics", "delete", name, "--yes", "-b", admin.servers).end()

@@ -41,6 +41,7 @@ def open_transaction(admin: Admin) -> Iterator[tuple[str, str]]:
         producer.close()
 
 
+@pytest.mark.gate
 def test_list_and_describe_an_open_transaction(admin: Admin) -> None:
     with open_transaction(admin) as (name, topic):
         rows = admin.rows("transactions", "list", "--state", "Ongoing")
@@ -137,6 +138,7 @@ def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin, two_brok
     assert [one.coordinator_epoch for one in request.markers] == [5]
 
 
+@pytest.mark.gate
 def test_find_hanging_finds_none(admin: Admin) -> None:
     with open_transaction(admin) as (_, topic):
         code, shown, errors = admin("transactions", "find-hanging", "--topic", topic, "--older-than", "1")

@@ -6,18 +6,15 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
-COMMAND = [sys.executable, "-m", "pykafka2.cli"]
-ROOT = Path(__file__).parents[2]
+from tests.fork_server import COMMAND, ROOT, Command
+
+__all__ = ["COMMAND", "ROOT", "Terminal", "environment", "in_terminal", "pykafka2", "started"]
 TIMEOUT = 60.0
 
 
@@ -38,32 +35,32 @@ def pykafka2(
     *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """The ended process, with pipes for its three streams."""
-    return subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, timeout=TIMEOUT, env=environment(**(env or {}))
-    )
+    pipe = subprocess.PIPE
+    changed = environment(**(env or {}))
+    with Command(*words, stdin=pipe, stdout=pipe, stderr=pipe, env=changed) as process:
+        try:
+            shown, errors = process.communicate(stdin, timeout=TIMEOUT)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, shown, errors)
 
 
 def started(*words: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """The running process, with pipes for its streams."""
-    return subprocess.Popen(
-        [*COMMAND, *words],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    return Command(*words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
 
 
 class Terminal:
     """The command in a pseudo-terminal that is its stdin, stdout and stderr."""
 
     def __init__(self, *words: str) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, [*COMMAND, *words], environment())
+        self.fd, inside = pty.openpty()
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        streams = {"stdin": inside, "stdout": inside, "stderr": inside}
+        self.process = Command(*words, is_terminal=True, env=environment(), **streams)
+        os.close(inside)
         self.shown = b""
-        with suppress(OSError):  # the process has ended
-            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
 
     def type(self, text: str) -> None:
         """Type text; \\x03 is Ctrl-C and \\x04 is Ctrl-D."""
@@ -80,13 +77,13 @@ class Terminal:
         deadline = time.monotonic() + TIMEOUT
         while self._read(deadline):
             pass
-        _, status = os.waitpid(self.pid, 0)
+        code = self.process.wait()
         os.close(self.fd)
-        return os.waitstatus_to_exitcode(status), self.shown.decode(errors="replace")
+        return code, self.shown.decode(errors="replace")
 
     def _read(self, deadline: float) -> bool:
         if not select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            os.kill(self.pid, signal.SIGKILL)
+            self.process.kill()
             raise TimeoutError(f"the command has not ended after {TIMEOUT:g} s: {self.shown!r}")
         try:
             data = os.read(self.fd, 65536)

@@ -33,6 +33,7 @@ from pykafka2.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from pykafka2.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
 
@@ -41,6 +42,7 @@ R = TypeVar("R", bound=Response)
 
 BOOTSTRAP = "broker-0:9092"
 CLIENT_OPTIONS = OptionTable(ClientOptions)
+TELEMETRY = (GetTelemetrySubscriptionsRequest.API_KEY, PushTelemetryRequest.API_KEY)
 
 
 class Hold:
@@ -215,6 +217,8 @@ class VirtualTask:
     error: BaseException | None = None
     is_stopped: bool = False
     is_running: bool = False
+    turns: int = 0
+    worked: float = 0.0
 
     def wake(self) -> None:
         self.selector.wake()
@@ -339,7 +343,11 @@ class ScriptedBroker:
         self.handlers: dict[type[Request[Any]], Handler] = {}
         self.transports: list[Transport] = []
         self.seen: list[Seen] = []
-        self.versions = {key: (api.min_version, api.max_version) for key, api in API_KEYS.items()}
+        self.versions = {
+            key: (api.min_version, api.max_version)
+            for key, api in API_KEYS.items()
+            if key not in TELEMETRY  # as a broker that receives no metrics of clients
+        }
 
     def on(self, request: type[Request[R]], handler: Callable[[Any, ScriptedBroker], Answer]) -> None:
         self.handlers[request] = handler

@@ -123,7 +123,14 @@ def test_address_that_has_changed_meanwhile_is_kept(world: ScriptedCluster) -> N
     client.nodes.hint(hinted)
     world.runtime.run_for(1)
     for node_id in (1, 7):
-        client.nodes.forget_address(Node(node_id, "before", 9092))
+        for before in (Node(node_id, "before", 9092), Node(node_id, f"broker-{node_id}", 9093)):
+            client.nodes.forget_address(before)
+    known = client.metadata.node(1)
+    assert known is not None
+    assert (known.host, known.port) == ("broker-1", 9092)
+    link = client.nodes.link(1, world.now)
+    assert link is not None
+    assert not link.is_misrouted
     sent = Sent(client, ToNode(1), timeout=20)
     world.runtime.run_for(1)
     assert isinstance(sent.response, HeartbeatResponse)

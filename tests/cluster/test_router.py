@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.link import LEGAL_MOVES, LinkState, NodeLink, Purpose
+from pykafka2.cluster.retrying_calls import RetryingCall
 from pykafka2.driver.pollable import (
     GROUP,
     TRANSACTION,
@@ -99,7 +100,8 @@ def test_each_turn_polls_managers_then_calls_then_the_router(
             polled.append(self.name)
             return PollResult.idle() if self._poll is None else self._poll(now)
 
-    monkeypatch.setattr(client.calls, "poll", Manager("calls", client.calls.poll).poll)
+    monkeypatch.setattr(client.calls, "poll", Manager("calls").poll)
+    client.calls.work[cast("RetryingCall", "a call")] = None
     monkeypatch.setattr(client.router, "poll", Manager("router", client.router.poll).poll)
     for name in ("committer", "membership"):
         client.add(Manager(name))
@@ -107,6 +109,7 @@ def test_each_turn_polls_managers_then_calls_then_the_router(
     polled.clear()
     client.driver.wake()
     cluster.runtime.run_for(0.01)
+    client.calls.work.clear()
     assert polled[:4] == ["committer", "membership", "calls", "router"]
 
 

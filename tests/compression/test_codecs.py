@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec, libraries
 from pykafka2.compression.steps import STEP_BYTES
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
+from tests.gate import rest_in_long
 
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 REAL = NAMES[1:]
@@ -71,7 +72,7 @@ def test_streams_one_after_the_other_are_read_as_one(name: str) -> None:
 
 @pytest.mark.gate
 @pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("count", [10_000, 50_000])
+@pytest.mark.parametrize("count", rest_in_long([10_000, 50_000]))
 def test_frames_that_hold_nothing_take_several_steps(name: str, count: int) -> None:
     """One frame or block of 5 to 20 bytes takes 1 to 10 us, and a fetch can hold millions of them."""
     empty = codec(name).compress(b"")
@@ -186,6 +187,7 @@ def test_the_default_cap_is_that_of_the_option() -> None:
     assert MAX_OUTPUT_BYTES == 128 << 20
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_very_many_tiny_members_are_read_in_time() -> None:
     """A library that hands back all the rest after each member would copy gigabytes here."""
@@ -223,6 +225,7 @@ def test_a_higher_level_makes_fewer_bytes(name: str, low: int, high: int) -> Non
     assert len(codec(name).compress(text, high)) < len(codec(name).compress(text, low))
 
 
+@pytest.mark.gate
 def test_levels_do_not_linger_and_threads_do_not_meet() -> None:
     """zstd keeps a context for each thread; what a call makes depends on its own level alone."""
     text = b"".join(b"order %d of customer %d\n" % (n, n * 7919 % 1000) for n in range(3000))
@@ -355,6 +358,7 @@ def test_a_missing_library_is_named_by_its_package(
         found.decompress(b"data")
 
 
+@pytest.mark.gate
 def test_codecs_load_their_libraries_at_first_use() -> None:
     program = """
 import sys

@@ -88,6 +88,7 @@ def test_each_library_honours_the_level(name: str, package: str) -> None:
             found.compress(TEXT, 1000)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("level", [None, 1, 9, 10, 12, 17])
 def test_both_lz4_libraries_write_the_same_size_at_each_level(lz4: Any, level: int | None) -> None:
     """The same LZ4 inside, so sizes differ only if one of them lags behind the other's version."""
@@ -95,6 +96,7 @@ def test_both_lz4_libraries_write_the_same_size_at_each_level(lz4: Any, level: i
     assert ours == pytest.approx(theirs, rel=0.05)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("package", libraries.CANDIDATES["lz4"])
 def test_lz4_levels_are_kafkas(package: str) -> None:
     """Kafka's default 9 is the fast compressor; 1 to 3 and 12 to 17 do not differ."""

@@ -14,13 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .maven import CURRENT, KafkaJars
+from .maven import CURRENT, QUICK_JAVA, KafkaJars
 
-# Short-lived and mostly reflection: the first compiler tier and the serial collector start fastest.
 JVM_FLAGS = (
     "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
+    *QUICK_JAVA,
     "-Dpykafka2.log.level=ERROR",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",  # for the shutdown hooks of tools: Tools.java
 )

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 from pykafka2.testing import KafkaCluster, Listener
 
+from .go_clusters import cluster_server
 from .maven import kafka_jars
 from .real_kafka import RealKafka
 from .suites import AUTHORIZER
@@ -172,8 +173,19 @@ def toxiproxy(folder: Path) -> Iterator[None]:
         server.wait()
 
 
+@contextmanager
+def kfake(folder: Path, real: bool) -> Iterator[dict[str, str]]:
+    with cluster_server(real) as url:
+        yield {"CLUSTERS": url}
+
+
 SERVERS: dict[str, Server] = {
     "franz-go": franz_go,
+    "franz-go-share-1": franz_go,
+    "franz-go-share-1-chaos": franz_go,
+    "franz-go-share-3": franz_go,
+    "franz-go-share-3-chaos": franz_go,
+    "kfake": kfake,
     "kafka-go": kafka_go,
     "kafka-go-sasl": kafka_go,
     "sarama": sarama,

@@ -1,6 +1,11 @@
 """The test suites of three Go clients against the bundled broker: franz-go, segmentio's kafka-go, sarama.
 
-    python -m tests.conformance.go_suites [--suite NAME ...] [--real] [--records N] [--output FOLDER]
+`--share` runs the suites of SHARE instead: franz-go's tests of share groups with one replica and with three,
+with and without its chaos mode, which ends connections after a second; and those of kfake, its own fake
+broker, in a copy whose clusters are ours (go_clusters.py).
+
+    python -m tests.conformance.go_suites [--share] [--suite NAME ...] [--real] [--records N]
+                                          [--output FOLDER]
 
 fetches each module through the Go proxy (pinned by version and by Go's own hash), builds its tests, starts
 the cluster that its compose file asks for, and runs them.  Prints a table, and for each test that fails or
@@ -9,7 +14,8 @@ failure passes.  `--real` asks Apache Kafka instead (franz-go and kafka-go), and
 
 The suites sleep most of their time, so they run side by side, each in a network of its own where the kernel
 lets us make one: kafka-go wants port 9092, sarama 29091 to 29095.  About six minutes after the first
-download; part of `nox -s conformance`, not of `.ci/run`.  The clusters are go_servers.py's.
+download; part of `nox -s conformance`, with `--share` of `nox -s long`, not of `.ci/run`.  The clusters are
+go_servers.py's.
 """
 
 from __future__ import annotations
@@ -22,12 +28,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
 
+from .go_clusters import prepare_kfake
 from .go_servers import SERVERS
+from .maven import CURRENT
 
 DOWNLOAD_TIMEOUT = 300.0
 BUILD_TIMEOUT = 600.0
@@ -40,7 +48,11 @@ RECORDS = 20_000
 
 @attrs.frozen
 class Suite:
-    """A module, pinned, and how its tests are built and run.  `files`: the tests are those of these files."""
+    """A module, pinned, and how its tests are built and run.
+
+    `files`: the tests are those of these files.  `tests`: those that match this regular expression.
+    `prepare` changes the files before they are built.  `parallel`: tests at a time, Go's default if 0.
+    """
 
     module: str
     version: str
@@ -48,17 +60,42 @@ class Suite:
     package: str = "."
     tags: str = ""
     files: str = ""
+    tests: str = ""
+    prepare: Callable[[Path], None] | None = None
+    parallel: int = 0
     environment: dict[str, str] = attrs.field(factory=dict)
 
 
+FRANZ_GO = Suite(
+    "github.com/twmb/franz-go",
+    "v1.22.2",
+    "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww=",
+    package="./pkg/kgo",
+    # As its own CI has it against Apache Kafka.
+    environment={"KGO_TEST_STABLE_FETCH": "true", "KGO_LOG_LEVEL": "none"},
+)
+
+
+def share_tests(**environment: str) -> Suite:
+    """franz-go's tests of share groups with more environment."""
+    return attrs.evolve(
+        FRANZ_GO, tests="^TestShareGroup", environment={**FRANZ_GO.environment, **environment}
+    )
+
+
 SUITES = {
-    "franz-go": Suite(
-        "github.com/twmb/franz-go",
-        "v1.22.2",
-        "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww=",
-        package="./pkg/kgo",
-        # As its own CI has it against Apache Kafka.
-        environment={"KGO_TEST_STABLE_FETCH": "true", "KGO_LOG_LEVEL": "none"},
+    "franz-go": FRANZ_GO,
+    "franz-go-share-1": share_tests(KGO_TEST_RF="1"),
+    "franz-go-share-1-chaos": share_tests(KGO_TEST_RF="1", KGO_TEST_CHAOS="1"),
+    "franz-go-share-3": share_tests(KGO_TEST_RF="3"),
+    "franz-go-share-3-chaos": share_tests(KGO_TEST_RF="3", KGO_TEST_CHAOS="1"),
+    "kfake": Suite(
+        "github.com/twmb/franz-go/pkg/kfake",
+        "v0.0.0-20260804154521-adb3a18abe14",
+        "h1:jomii5kh1cmGaglyoAEZGud71xQU57qqDyCmsYeH8uY=",
+        tests="Share",
+        prepare=prepare_kfake,
+        parallel=4,
     ),
     "kafka-go": Suite(
         "github.com/segmentio/kafka-go",
@@ -79,9 +116,12 @@ SUITES = {
         "h1:I59MWPHQUWqJNdRpsDUcbeCriog8SxjQaPfHNWxidEg=",
         tags="functional",
         files="functional_*_test.go",
-        environment={"KAFKA_VERSION": "4.3.1"},
+        environment={"KAFKA_VERSION": CURRENT},
     ),
 }
+
+SHARE = [name for name in SUITES if name == "kfake" or "-share-" in name]
+"""The suites of share groups alone."""
 
 TOXIPROXY = Suite(
     "github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc="
@@ -90,14 +130,16 @@ TOXIPROXY = Suite(
 NIL = "calls a nil function of its own, which ends the run, with Apache Kafka, too"
 TWELVE = "two readers share partitions of 8, 8 and 8 messages, each is to read 12: fails on Apache Kafka, too"
 
+START = "wants a start offset that the coordinator has only with the next write: fails on Apache Kafka, too"
+SESSION = "wants the records of a silent member before their locks expire: fails on Apache Kafka, too"
+
 EXPECTED: dict[str, dict[str, str]] = {
-    "franz-go": {},
+    "kfake": {"TestDescribeShareGroupOffsets": START, "TestShareGroupSessionTimeout": SESSION},
     "kafka-go": {
-        "TestClientElectLeaders": "asks with a timeout of 0 ms: too late on Apache Kafka 4.3.1, too",
+        "TestClientElectLeaders": "asks with a timeout of 0 ms: too late on Apache Kafka, too",
         "TestReaderConsumerGroup/consumer_group_rebalance": TWELVE,
-        "TestReaderReadCompactedMessage": "segment.bytes=200: refused by Apache Kafka 4.3.1, too",
+        "TestReaderReadCompactedMessage": "segment.bytes=200: refused by Apache Kafka, too",
     },
-    "kafka-go-sasl": {},
     "sarama": {
         "TestFuncAdminDescribeConfig": "wants the prose that documents options, which is Kafka's",
     },
@@ -105,14 +147,11 @@ EXPECTED: dict[str, dict[str, str]] = {
 """Tests that fail on the bundled broker, and why; docs/fidelity.md says so, too."""
 
 LEFT_OUT: dict[str, dict[str, str]] = {
-    "franz-go": {},
     "kafka-go": {
         "TestReaderConsumerGroup/verify_offset_committed": NIL,
         "TestReaderConsumerGroup/verify_offset_committed_when_using_interval_committer": NIL,
         "TestReaderConsumerGroup/consumer_group_commits_on_close": NIL,
     },
-    "kafka-go-sasl": {},
-    "sarama": {},
 }
 """Tests that are not run, and why."""
 
@@ -125,13 +164,14 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--suite", action="append", choices=SUITES, help="this one only; may be repeated")
+    parser.add_argument("--share", action="store_true", help="run the suites of share groups")
     parser.add_argument("--real", action="store_true", help="run against Apache Kafka, to compare")
     parser.add_argument("--records", type=int, default=RECORDS, help=f"of franz-go's chains ({RECORDS})")
     parser.add_argument("--run", default="", metavar="REGEX", help="only these tests; judges nothing")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="keep what the tests printed here")
     parser.add_argument("--built", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    names: list[str] = options.suite or list(SUITES)
+    names: list[str] = options.suite or [name for name in SUITES if (name in SHARE) == options.share]
     if options.built is not None:
         return run(names[-1], options)  # the one that `side_by_side` has added
     if shutil.which("go") is None:
@@ -176,8 +216,10 @@ def own_network() -> list[str]:
 def build(names: Sequence[str], folder: Path) -> None:
     """Build the tests of these suites, and what they need, into the folder."""
     for name in names:
-        source = fetched(SUITES[name], folder / f"{name}.source")
         suite = SUITES[name]
+        source = fetched(suite, folder / f"{name}.source")
+        if suite.prepare is not None:
+            suite.prepare(source)
         command = ["go", "test", "-mod=mod", "-trimpath", "-c", "-tags", suite.tags, "-o", str(folder / name)]
         compiled([*command, suite.package], source)
     if "sarama" in names:
@@ -224,14 +266,17 @@ def compiled(command: list[str], source: Path) -> None:
 def run(name: str, options: argparse.Namespace) -> int:
     suite, folder = SUITES[name], options.built
     source = folder / f"{name}.source" / suite.package
-    wanted = options.run
+    wanted = options.run or suite.tests
     if suite.files and not wanted:
         files = sorted(source.glob(suite.files))
         found = [test for file in files for test in TEST.findall(file.read_text())]
         wanted = f"^({'|'.join(found)})$"
     command = [str(folder / name), "-test.v", f"-test.timeout={SUITE_TIMEOUT:.0f}s", "-test.run", wanted]
-    if LEFT_OUT[name]:
-        command += ["-test.skip", "|".join(f"{test}$" for test in LEFT_OUT[name])]
+    left_out = LEFT_OUT.get(name, {})
+    if left_out:
+        command += ["-test.skip", "|".join(f"{test}$" for test in left_out)]
+    if suite.parallel:
+        command += ["-test.parallel", str(suite.parallel)]
     with SERVERS[name](folder, options.real) as environment:
         done = subprocess.run(
             command,
@@ -257,7 +302,7 @@ def run(name: str, options: argparse.Namespace) -> int:
 
 def report(name: str, output: str) -> bool:
     """Print what came of the tests; whether each failure is an expected one, and the run went to its end."""
-    suite, outcomes = SUITES[name], OUTCOME.findall(output)
+    suite, outcomes, expected = SUITES[name], OUTCOME.findall(output), EXPECTED.get(name, {})
     top = [outcome for outcome, test, _ in outcomes if "/" not in test]
     took = sum(float(seconds) for _, test, seconds in outcomes if "/" not in test)
     print(
@@ -267,16 +312,16 @@ def report(name: str, output: str) -> bool:
     failed = {test for outcome, test, _ in outcomes if outcome == "FAIL"}
     leaves = {test for test in failed if not any(other.startswith(f"{test}/") for other in failed)}
     for test in sorted(leaves):
-        reason = EXPECTED[name].get(test)
+        reason = expected.get(test)
         print(f"  {'as expected' if reason else 'UNEXPECTED':12} {test}  {reason or ''}")
-    for test in sorted(EXPECTED[name].keys() - leaves):
+    for test in sorted(expected.keys() - leaves):
         print(f"  {'MENDED':12} {test}")
-    for test, reason in LEFT_OUT[name].items():
+    for test, reason in LEFT_OUT.get(name, {}).items():
         print(f"  {'left out':12} {test}  {reason}")
     ended = re.search(r"^(PASS|FAIL)$", output, re.MULTILINE) is not None
     if not ended:
         print(f"  the run broke off:\n{output[-3000:]}")
-    return ended and leaves == EXPECTED[name].keys()
+    return ended and leaves == expected.keys()
 
 
 if __name__ == "__main__":

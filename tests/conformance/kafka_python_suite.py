@@ -30,7 +30,7 @@ VERSIONS = {
 
 NEWEST = "3.0.12"
 SHOWN_VERSION = {"3.0.12": "4.3", "2.3.3": "4.0", "2.2.21": "4.0", "2.0.6": "2.6"}
-"""Versions of the broker in the tests' eyes; kafka-python negotiates no further than it knows."""
+"""The newest release that each version knows: its tests expect that version of a newer broker, too."""
 
 CONFIG: dict[str, object] = {
     # As test/integration's template of kafka.properties sets Apache Kafka.

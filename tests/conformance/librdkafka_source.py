@@ -65,7 +65,7 @@ LEFT_OUT: dict[str, str] = {
     "0126": "wants an OpenID authority, and a librdkafka with curl",
     "0139": "runs on librdkafka's mock broker",
     "0150": "runs on librdkafka's mock broker",
-    **dict.fromkeys([f"01{number}" for number in range(70, 91)], "share groups"),
+    "0190": "wants a plugin that writes the clients' metrics to a topic",
 }
 
 NO_AUTO_CREATE = ["0045", "0107", "0111"]
@@ -78,19 +78,45 @@ DescribeConsumerGroups DescribeTopics DescribeCluster DescribeConsumerGroups_wit
 DeleteConsumerGroupOffsets ListOffsets AlterConsumerGroupOffsets ListConsumerGroupOffsets
 UserScramCredentials
 """
+CONSUME = """
+single_consumer multiple_consumers high_volume many rapid empty sparse poll concurrent headers fetch record
+consumer_close partition zero
+"""
+"""The parts of 0171 by their first words, without the one that compresses with zstd."""
+CONCURRENCY = """
+1p_1c 1p_4c 4p_1c 4p_4c 2p_2c 1p_8c 2p_6c explicit staggered high_volume 8p_2c 2p_8c complex max_concurrent
+slow chaos
+"""
 PARTS: dict[str, list[str]] = {
     "0081": [f"do_test_{name}:" for name in ADMIN.split()],
     "0135": ["do_test:"],
+    "0171": [f"do_test_{name}" for name in CONSUME.split()],
+    "0174": [f"do_test_{name}" for name in CONCURRENCY.split()],
     "0142": [f"do_test_{name}:" for name in ("producer", "consumer", "txn_producer", "reauth_failure")],
 }
-"""A test ends at its first failure; these are run part by part.  Their other parts are of share groups."""
+"""A test ends at its first failure; these are run part by part.  Other parts need what this build lacks."""
 PARTS_BY_TOKEN = {"0142": ["do_test_oauthbearer:"]}
 """Run again where clients log in by OAUTHBEARER."""
 
 SASL = ["0135", "0142"]
 """They log in."""
 
-LONG = ["0113", "0098", "0089", "0103", "0033", "0076", "0137", "0026"]
+LONG = [
+    "0113",
+    "0174",
+    "0172",
+    "0170",
+    "0173",
+    "0184",
+    "0177",
+    "0098",
+    "0178",
+    "0176",
+    "0179",
+    "0181",
+    "0185",
+]
+LONG += ["0089", "0103", "0033", "0076", "0137", "0026"]
 """A minute to ten each; they are begun first."""
 
 DECLARED = re.compile(r"_TEST\((\d{4})_\w+,\s*([^,)]+)")

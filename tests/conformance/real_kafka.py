@@ -17,7 +17,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,15 +27,16 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from tests.ports import free_ports
+
 from .bridge import Bridge
-from .maven import KafkaJars, KafkaUnavailable, kafka_jars
+from .maven import QUICK_JAVA, KafkaJars, KafkaUnavailable, kafka_jars
 
 START_TIMEOUT = 90.0
 STOP_TIMEOUT = 5.0
 START_ATTEMPTS = 3
 
-# Tests start Kafka once and send it little: start-up counts, so the optimising compiler stays off.
-QUICK_FLAGS = ("-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+QUICK_FLAGS = ("-Xmx512m", "-Xms256m", *QUICK_JAVA)
 
 # Topics are created by the tests, so that an unknown topic stays unknown; internal topics have one partition,
 # so that each is quickly made.  No log is cleaned while they run, as their records are old by intention.
@@ -153,10 +153,12 @@ class RealKafka:
             for _ in range(START_ATTEMPTS):
                 if self._ready:
                     break
-                # Another process may take a port between our finding it free and Kafka's binding it.
-                if self._process is None or self._process.poll() is not None:
+                if self._process is None:
                     self._spawn()
                 self._ready = self._is_ready_within(START_TIMEOUT)
+                if not self._ready:
+                    # A port may have been taken after it was found free: the next start has others.
+                    self._stop()
             else:
                 raise KafkaUnavailable(f"Apache Kafka did not start:\n{self.log()}")
         return ",".join(self.addresses)
@@ -186,9 +188,7 @@ class RealKafka:
 
     def close(self) -> None:
         """Kill the server and remove its data; safe to call twice."""
-        process, self._process = self._process, None
-        if process is not None:
-            _kill(process)
+        self._stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -199,9 +199,12 @@ class RealKafka:
     ) -> None:
         self.close()
 
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+
     def _spawn(self) -> None:
-        if self._process is not None:
-            _kill(self._process)
         count = self._brokers
         *ports, controller_port = free_ports((3 if self._has_tls else 2) * count + 1)
         self._ports, self._sasl_ports, self._tls_ports = (
@@ -283,15 +286,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nothing listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def main(arguments: list[str]) -> int:

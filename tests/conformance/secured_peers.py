@@ -188,9 +188,7 @@ def kcat(options: dict[str, Any], value: bytes) -> bytes:
             pytest.fail(f"no kcat on PATH ({REQUIRE_KCAT}=1, so this is a failure)", pytrace=False)
         pytest.skip("!!! NOT CHECKED WITH KCAT: no kcat on PATH (apt-get install kcat)")
     if options.get("sasl_mechanism", "").startswith("SCRAM") and _librdkafka_of(program) < (2, 6, 1):
-        pytest.skip(
-            "kcat's librdkafka says its nonce twice, which Apache Kafka 4.3.1 refuses as well (2.6.1)"
-        )
+        pytest.skip("kcat's librdkafka says its nonce twice, which Apache Kafka refuses, too (2.6.1)")
     config = librdkafka(options) | {"message.timeout.ms": DELIVERY_MS}
     if "sasl_oauth_token_provider" in options:
         # On a command line there are only tokens that librdkafka makes itself, which are not signed.

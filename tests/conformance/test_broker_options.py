@@ -33,7 +33,7 @@ UNSAID = {
 }
 """Lists that Kafka wants filled, although their validators do not say so; without effect here."""
 
-FEATURES_LEFT_OUT = {"streams.version", "share.version"}
+FEATURES_LEFT_OUT = {"streams.version"}
 
 OWN = {line.split(" ")[0] for line in OWN_TABLE.splitlines()}
 

@@ -11,8 +11,8 @@ import trustme
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.admin import NewTopic
-from tests.admin.ports import closed_port
 from tests.cli.typed import in_terminal, pykafka2
+from tests.ports import closed_port
 
 from .brokers import Cluster
 from .real_kafka import SASL_PASSWORD, SASL_USER

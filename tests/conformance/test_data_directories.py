@@ -63,7 +63,8 @@ def test_logs_of_ours_have_the_same_contents_in_apache_kafka(jars: KafkaJars, tm
     with RealKafka(jars, brokers=2, log_dirs=log_dirs(tmp_path)) as apache:
         compared(contents(apache.bootstrap_servers), expected)
         complaints = [line for line in apache.log().splitlines() if "ERROR" in line or "orrupt" in line]
-        assert complaints == []
+        # The controller also complains of a slow machine.
+        assert [line for line in complaints if "EventPerformanceMonitor" not in line] == []
     with KafkaCluster(2, config=CONFIG, data_dir=tmp_path) as cluster:
         compared(contents(cluster.bootstrap_servers), expected)
 
@@ -77,7 +78,7 @@ def dump_all(jars: KafkaJars, folder: Path) -> None:
     ]
     assert {path.suffix for path in files} == set(DUMPED)
     command = [
-        *("java", "-cp", jars.class_path(), "org.apache.kafka.tools.DumpLogSegments"),
+        *jars.java("org.apache.kafka.tools.DumpLogSegments"),
         *("--deep-iteration", "--files", ",".join(map(str, files))),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

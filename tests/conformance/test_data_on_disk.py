@@ -91,8 +91,8 @@ def producers(servers: str) -> list[tuple[int, ...]]:
 
 def dumped(jars: KafkaJars, files: list[Path], *options: str) -> str:
     """Return what `kafka-dump-log` prints about these files."""
-    command = ["java", "-cp", jars.class_path(), "org.apache.kafka.tools.DumpLogSegments", *options]
-    command += ["--files", ",".join(map(str, files))]
+    names = ",".join(map(str, files))
+    command = jars.java("org.apache.kafka.tools.DumpLogSegments", *options, "--files", names)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

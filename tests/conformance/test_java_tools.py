@@ -227,3 +227,48 @@ def test_offsets_and_groups_by_command(cluster: Cluster, tool: Tool, tmp_path: P
         "earliest",
     )
     assert f"{topic}:0:{offsets[0]}" in output.split()
+
+
+def test_share_group_offsets_by_command(cluster: Cluster, tool: Tool) -> None:
+    topic = cluster.new_topic(partitions=2)
+    group = f"share-{topic}"
+    servers = ("--bootstrap-server", cluster.bootstrap_servers)
+    tool("VerifiableProducer", *servers, "--topic", topic, "--max-messages", 40)
+
+    def groups(*arguments: object) -> str:
+        return tool("consumer.group.ShareGroupCommand", *servers, *arguments)
+
+    def described() -> list[tuple[str, str]]:
+        """Return start offset and lag of each partition."""
+        rows = [line.split() for line in groups("--describe", "--group", group).splitlines()]
+        return [(row[3], row[4]) for row in rows if row[:2] == [group, topic]]
+
+    reset = ("--group", group, "--topic", topic, "--reset-offsets", "--execute")
+    groups(*reset, "--to-earliest")
+    assert [start for start, _ in described()] == ["0", "0"]
+    assert sum(int(lag) for _, lag in described()) == 40
+    groups(*reset, "--to-latest")
+    assert [lag for _, lag in described()] == ["0", "0"]
+    assert group in groups("--list").split()
+    states = tool(
+        "consumer.ConsoleConsumer",
+        *servers,
+        "--topic",
+        "__share_group_state",
+        "--from-beginning",
+        "--timeout-ms",
+        5000,
+        "--formatter",
+        "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter",
+        "--command-property",
+        "exclude.internal.topics=false",
+    )
+    # The formatter writes no line ends.
+    printed = re.sub(r'(?<=\})(?=\{"key"|Processed)', "\n", states)
+    snapshots = [one for one in events(printed) if one["key"]["data"]["groupId"] == group]
+    assert [one["key"]["type"] for one in snapshots] == [0] * 4
+    assert sorted(one["value"]["data"]["snapshotEpoch"] for one in snapshots) == [0, 0, 1, 1]
+    groups("--group", group, "--topic", topic, "--delete-offsets")
+    assert described() == []
+    groups("--group", group, "--delete")
+    assert group not in groups("--list").split()

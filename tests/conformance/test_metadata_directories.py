@@ -73,7 +73,7 @@ def check_logins(address: str, token: DelegationToken) -> None:
 def dumped(jars: KafkaJars, path: Path) -> str:
     """Return what `kafka-dump-log` prints about a segment or snapshot of the metadata log."""
     command = [
-        *("java", "-cp", jars.class_path(), "org.apache.kafka.tools.DumpLogSegments"),
+        *jars.java("org.apache.kafka.tools.DumpLogSegments"),
         *("--cluster-metadata-decoder", "--skip-record-metadata", "--files", str(path)),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

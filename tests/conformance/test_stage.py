@@ -1,4 +1,4 @@
-"""The stage's own machinery: runs without Java, and no Kafka that outlives its starter."""
+"""The stage's own machinery: runs without Java, taken ports, and no Kafka that outlives its starter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.ports import free_ports
+
+from . import real_kafka
 from .maven import REQUIRE, KafkaJars, KafkaUnavailable, kafka_jars, skip_or_fail
+from .real_kafka import RealKafka
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +39,43 @@ def test_missing_kafka_skips_loudly_or_fails_if_required(monkeypatch: pytest.Mon
     monkeypatch.setenv(REQUIRE, "1")
     with pytest.raises(pytest.fail.Exception, match="no Java"):
         skip_or_fail("no Java")
+
+
+class StuckJava:
+    """Stands for the jars: the first of its servers neither gets ready nor ends, the second one is ready."""
+
+    def __init__(self) -> None:
+        self.scripts = iter(["echo stuck >&2; cat", "echo READY; cat"])
+
+    def java(self, main: str, *arguments: str, flags: tuple[str, ...]) -> list[str]:
+        return ["sh", "-c", next(self.scripts)]
+
+
+def test_a_server_that_does_not_get_ready_is_replaced_by_one_with_other_ports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(real_kafka, "START_TIMEOUT", 1.0)
+    with RealKafka(cast(KafkaJars, StuckJava()), brokers=2).start() as kafka:
+        refused = kafka.addresses
+        started = kafka.bootstrap_servers.split(",")
+        assert started == kafka.addresses
+        assert not set(started) & set(refused)
+
+
+@pytest.mark.long
+def test_kafka_starts_again_on_other_ports_if_one_of_two_nodes_cannot_listen(
+    jars: KafkaJars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = listening.getsockname()[1]
+        first = free_ports(5)
+        first[1] = taken  # the second node's: the first one has started and keeps the JVM running
+        choices = iter([first])
+        monkeypatch.setattr(real_kafka, "free_ports", lambda count: next(choices, None) or free_ports(count))
+        with RealKafka(jars, brokers=2) as kafka:
+            started = kafka.bootstrap_servers
+            assert f"127.0.0.1:{taken}: Address already in use" in kafka.log()
+            assert str(taken) not in started
 
 
 @pytest.mark.long

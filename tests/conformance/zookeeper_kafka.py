@@ -16,6 +16,7 @@ from typing import Self
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.errors import KafkaError
+from tests.ports import free_ports
 
 from .maven import (
     JAVA_FOLDER,
@@ -27,7 +28,7 @@ from .maven import (
     resolved,
     server_jars,
 )
-from .real_kafka import QUICK_GROUPS, RealKafka, free_ports
+from .real_kafka import QUICK_GROUPS, RealKafka
 
 POM = JAVA_FOLDER / "pom-zookeeper-server.xml"
 BROKERS = 3

@@ -212,6 +212,7 @@ def test_one_fetch_is_in_flight_per_broker(cluster: LogCluster, consumer: KafkaC
     assert cluster.in_flight_max == 1
 
 
+@pytest.mark.gate
 def test_fetching_ahead_stays_within_its_budget(cluster: LogCluster) -> None:
     for _ in range(200):
         for number in range(3):

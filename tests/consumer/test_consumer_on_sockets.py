@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from pykafka2.network.tls import TlsContext
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing import KafkaCluster
 from tests.ctrl_c import interrupted
+from tests.forks import in_child
 from tests.producer.certificates import certificates_in
 
 pytestmark = pytest.mark.slow
@@ -112,6 +112,7 @@ def test_lost_replies_and_refused_fetches_repeat_nothing(kafka_cluster: KafkaClu
         assert consumer.poll(timeout_ms=300) == {}
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_every_codec_is_read(kafka_cluster: KafkaCluster) -> None:
     values: list[bytes] = []
@@ -199,19 +200,14 @@ def test_forked_child_gets_forked_client_error_and_the_parent_continues(kafka_cl
     servers = kafka_cluster.bootstrap_servers
     with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.poll(timeout_ms=200)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: this process has threads
-            child = os.fork()
-        if not child:
-            status = 1
-            try:
+
+        def is_refused() -> bool:
+            with pytest.raises(ForkedClientError):
                 consumer.poll()
-            except ForkedClientError:
-                consumer.close()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+            consumer.close()
+            return True
+
+        assert in_child(is_refused)
         values = produce(kafka_cluster, 20)
         assert sorted(read(consumer, 20)) == sorted(values)
 
@@ -273,6 +269,7 @@ def test_plaintext_to_a_tls_port_is_named(tmp_path: Path) -> None:
         consumer.topics()
 
 
+@pytest.mark.gate
 def test_a_cluster_with_tls_is_read(tmp_path: Path) -> None:
     files = certificates_in(tmp_path)
     context = TlsContext(cert_file=files.chain, key_file=files.key, server_side=True, verify=False)

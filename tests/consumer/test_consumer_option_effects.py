@@ -186,6 +186,7 @@ def test_allow_auto_create_topics(simulation: Simulation, cluster: KafkaCluster,
     assert ("notthereyet" in consumer.topics()) == wanted
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("excluded", [True, False])
 def test_exclude_internal_topics(simulation: Simulation, cluster: KafkaCluster, excluded: bool) -> None:
@@ -199,6 +200,7 @@ def test_exclude_internal_topics(simulation: Simulation, cluster: KafkaCluster, 
     assert {name for name in consumer.topics() if name.startswith("__")} == internal
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("age_ms", "requests"), [(300_000, 1), (1000, 4)])
 def test_metadata_max_age_ms(
     simulation: Simulation, cluster: KafkaCluster, age_ms: float, requests: int
@@ -218,6 +220,7 @@ def test_client_id(simulation: Simulation, cluster: KafkaCluster) -> None:
     assert {entry.client_id for entry in cluster.history.entries("Fetch")} == {"till-7"}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("timeout_ms", [60_000, 2000])
 def test_default_api_timeout_ms(simulation: Simulation, cluster: KafkaCluster, timeout_ms: float) -> None:
@@ -228,6 +231,7 @@ def test_default_api_timeout_ms(simulation: Simulation, cluster: KafkaCluster, t
     assert simulation.now - began == pytest.approx(timeout_ms / 1000, abs=0.2)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("timeout_ms", "attempts"), [(30_000, 1), (1000, 3)])
 def test_request_timeout_ms(
     simulation: Simulation, cluster: KafkaCluster, timeout_ms: float, attempts: int
@@ -240,6 +244,7 @@ def test_request_timeout_ms(
     assert rule.fired == attempts
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("backoff_ms", "backoff_max_ms", "seconds"), [(100, 1000, 0.7), (1000, 1000, 3.0), (1000, 9000, 7.0)]
 )
@@ -285,6 +290,7 @@ def test_receive_message_max_bytes(simulation: Simulation) -> None:
         consumer.partitions_for_topic("wide")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backoff_ms", "backoff_max_ms", "least", "most"),

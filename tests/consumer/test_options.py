@@ -114,7 +114,7 @@ BY_COORDINATOR: dict[str, object] = {"group_id": "g", "group_protocol": "consume
         ({"group_id": "g", "session_timeout_ms": 3000}, "heartbeat_interval_ms=3000 is not less"),
         ({"group_protocol": "consumer"}, "set one, or leave the option out"),
         ({"group_remote_assignor": "uniform"}, "give a group_id|group_protocol='consumer'"),
-        ({"interceptors": [print]}, "has none of the methods on_consume, on_commit, close"),
+        ({"interceptors": [print]}, "has none of the methods on_poll_start, on_consume"),
         ({"default_offset_commit_callback": 5}, "default_offset_commit_callback=5 is not valid; use a call"),
         ({"group_id": "g", "group_protocol": "streams"}, "'classic' or 'consumer'"),
         ({"group_id": "g", "group_remote_assignor": "uniform"}, "partition_assignment_strategy"),

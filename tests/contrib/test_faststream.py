@@ -70,6 +70,7 @@ def of_broker(servers: str, **options: Any) -> KafkaBroker:
     return KafkaBroker(servers, logger=None, **options)
 
 
+@pytest.mark.gate
 def test_subscriber_reads_and_publisher_sends_the_result(servers: str, topic: str) -> None:
     async def main() -> None:
         broker, seen = of_broker(servers), Seen()
@@ -157,6 +158,7 @@ def test_batch_above_the_batch_size_names_the_message(servers: str, topic: str) 
     run(main())
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_batch", [False, True], ids=["records", "batches"])
 def test_nack_reads_the_record_again_and_ack_commits_it(
     servers: str, topic: str, is_batch: bool, shared_cluster: KafkaCluster
@@ -185,6 +187,7 @@ def test_nack_reads_the_record_again_and_ack_commits_it(
     run(main())
 
 
+@pytest.mark.gate
 def test_handler_that_raises_reads_the_record_again_with_nack_on_error(servers: str, topic: str) -> None:
     async def main() -> None:
         broker, seen = of_broker(servers), Seen()
@@ -242,6 +245,7 @@ def test_request_is_refused_as_faststream_documents(servers: str, topic: str) ->
     run(main())
 
 
+@pytest.mark.gate
 def test_patterns_and_partitions_can_be_subscribed(servers: str, topic: str) -> None:
     async def main() -> None:
         broker, seen = of_broker(servers), Seen()
@@ -263,6 +267,7 @@ def test_patterns_and_partitions_can_be_subscribed(servers: str, topic: str) -> 
     run(main())
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("policy", "consumers"), [(AckPolicy.ACK_FIRST, 1), (AckPolicy.ACK, 2)])
 def test_workers_handle_records_at_the_same_time(
     servers: str, topic: str, policy: AckPolicy, consumers: int, shared_cluster: KafkaCluster

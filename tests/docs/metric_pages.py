@@ -1,152 +1,28 @@
-"""The pages of the site that list the clients' metrics, made from the tables of the code.
+"""The page of the site that lists the clients' metrics, made from pykafka2/metric_table.py.
 
-`python -m tests.docs.option_pages` writes them; test_producer_metrics.py compares names and meanings.
+`python -m tests.docs.option_pages` writes it; test_metric_pages.py compares it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from pykafka2.producer.inspection import GAUGES, MEASURED, RATES, texts
-from tests.docs.definitions import check_entries, definition, linked, overview, section, table
+from pykafka2 import metric_table
+from pykafka2.metrics import Definition
+from tests.docs.definitions import linked, section, table
 from tests.docs.option_subjects import OPTION_PAGES
 
-Subjects = Mapping[str, Mapping[str, tuple[str, str]]]
-"""For each subject, the unit and what the value shows, by the name of the metric."""
+HEAD = """\
+# Metrics of the clients
 
-PRODUCER_HEAD = """\
-# Metrics of the producer
+Producers, consumers and admin clients, sync and asyncio, count what they do under Apache Kafka's names. Only
+batches and requests are measured, never single records, so metrics are always on. Reading them sends
+nothing, and any thread can do it.
 
-`producer.metrics()` returns a dict of plain numbers with the names of Apache Kafka 4.3.1's producer.
-
-Totals, averages and maxima are counted since the producer was created; without a value they are `nan`.
-Rates cover the last 30 to 60 seconds, as in Kafka's clients with their defaults; in the first 30 seconds
-they are divided by 30 seconds. For another interval, take the difference of two readings of a total. Only
-batches and requests are measured, so metrics cost nothing per record and are always on.
-[Tuning](../guides/tuning.md#if-throughput-is-low) says which metric to look at when a producer is slow.
-
-```python
-import time
-
-from pykafka2 import KafkaProducer
-from pykafka2.testing import KafkaCluster
-
-NAME = "record-send-total"
-
-with KafkaCluster(brokers=1, topics=["orders"]) as cluster:
-    servers = cluster.bootstrap_servers
-    with KafkaProducer(bootstrap_servers=servers) as producer:
-        before, began = producer.metrics()[NAME], time.monotonic()
-        producer.send_many("orders", [b"value"] * 1000)
-        producer.flush()
-        sent = producer.metrics()[NAME] - before
-        rate = sent / (time.monotonic() - began)
-        assert rate > 0
-```
-"""
-
-PRODUCER: Subjects = {
-    "Records": {
-        "record-send-rate": ("records per second", "The throughput that arrives in the log."),
-        "record-send-total": ("records", ""),
-        "record-error-rate": ("records per second", "Anything above 0 is data that did not arrive."),
-        "record-error-total": ("records", ""),
-        "record-retry-rate": (
-            "records per second",
-            "Above 0 if leaders move or brokers are overloaded; `explain()` names the error.",
-        ),
-        "record-retry-total": ("records", ""),
-        "record-queue-time-avg": (
-            "milliseconds",
-            "Near [`linger_ms`](producer-options.md#linger_ms) if the producer keeps up; far above it if "
-            "batches wait for a broker.",
-        ),
-        "record-queue-time-max": ("milliseconds", ""),
-        "record-size-avg": ("bytes", ""),
-    },
-    "Batches": {
-        "batch-size-avg": (
-            "bytes",
-            "Far below [`batch_size`](producer-options.md#batch_size), a longer "
-            "[`linger_ms`](producer-options.md#linger_ms) saves requests.",
-        ),
-        "batch-size-max": ("bytes", ""),
-        "compression-rate-avg": ("ratio", "1 without compression; the smaller, the better."),
-        "batch-split-rate": (
-            "batches per second",
-            "Above 0, batches are larger than the topic's `max.message.bytes`.",
-        ),
-        "batch-split-total": ("batches", ""),
-    },
-    "Requests": {
-        "request-latency-avg": (
-            "milliseconds",
-            "Network and broker, with the replicas that `acks` waits for.",
-        ),
-        "request-latency-max": ("milliseconds", ""),
-        "requests-in-flight": ("requests", ""),
-        "records-per-request-avg": ("records", ""),
-        "produce-throttle-time-avg": (
-            "milliseconds",
-            "Above 0, a [quota](../guides/administration.md#quotas) limits the producer.",
-        ),
-        "produce-throttle-time-max": ("milliseconds", ""),
-    },
-    "Memory": {
-        "buffer-available-bytes": ("bytes", "Near 0, the brokers are slower than the program."),
-        "buffer-total-bytes": ("bytes", ""),
-        "bufferpool-wait-ratio": (
-            "seconds per second",
-            "The share of the time that calls of `send()` are blocked; with several threads it can exceed 1.",
-        ),
-        "bufferpool-wait-time-ns-total": ("nanoseconds", ""),
-        "buffer-exhausted-rate": ("calls per second", ""),
-        "buffer-exhausted-total": ("calls", ""),
-        "waiting-threads": ("calls", ""),
-    },
-    "Connections and metadata": {
-        "connection-count": ("connections", "0 means that no broker can be reached."),
-        "metadata-age": ("seconds", ""),
-        "metadata-wait-time-ns-total": ("nanoseconds", ""),
-    },
-    "Flush and transactions": {
-        "flush-time-ns-total": ("nanoseconds", ""),
-        "txn-init-time-ns-total": ("nanoseconds", ""),
-        "txn-begin-time-ns-total": ("nanoseconds", ""),
-        "txn-send-offsets-time-ns-total": ("nanoseconds", ""),
-        "txn-commit-time-ns-total": ("nanoseconds", ""),
-        "txn-abort-time-ns-total": ("nanoseconds", ""),
-    },
-}
-
-NOT_AVAILABLE: Mapping[str, str] = {
-    "connection-close-rate connection-creation-rate failed-authentication-rate failed-reauthentication-rate "
-    "incoming-byte-rate io-ratio io-wait-ratio network-io-rate outgoing-byte-rate request-rate response-rate "
-    "select-rate successful-authentication-rate successful-reauthentication-rate": (
-        "rates and shares of the network, which is not counted (below), and of authentications"
-    ),
-    "failed-authentication-total failed-reauthentication-total reauthentication-latency-avg "
-    "reauthentication-latency-max successful-authentication-no-reauth-total successful-authentication-total "
-    "successful-reauthentication-total": (
-        "re-authentications and authentications are not counted; see `events` and the log"
-    ),
-    "txn-prepare-time-ns-total": "there is no two-phase commit",
-    "record-size-max": "needs work for each record",
-    "connection-close-total connection-creation-total incoming-byte-total io-time-ns-avg io-time-ns-total "
-    "io-wait-time-ns-avg io-wait-time-ns-total network-io-total outgoing-byte-total request-size-avg "
-    "request-size-max request-total response-total select-total": (
-        "the network is not counted: what a cluster for tests received is in its history"
-    ),
-}
-"""Metrics of Apache Kafka's producer that this one does not have, and why."""
-
-CONSUMER_HEAD = """\
-# Metrics of the consumer and the admin client
-
-`consumer.metrics()` and `admin.metrics()` return a dict of plain numbers. Totals, averages and maxima are
-counted since the client was created. Only batches and requests are measured, so metrics cost nothing per
-record and are always on. Their names can change until version 1.0.
-[Tuning](../guides/tuning.md#if-throughput-is-low) says which metric to look at when a consumer is slow.
+- `client.metric_rows()` returns a list of [`Metric`](records.md#pykafka2.Metric): `name`, `group`, `value`,
+  `kind`, `unit`, `tags` and `description`. There is a row for each broker, topic or partition where the
+  table names such a tag.
+- `client.metrics()` returns the metrics without such tags as a dict of numbers by name.
 
 ```python
 from pykafka2 import KafkaConsumer, KafkaProducer
@@ -156,96 +32,141 @@ with KafkaCluster(brokers=1, topics=["orders"]) as cluster:
     options = {"bootstrap_servers": cluster.bootstrap_servers}
     with KafkaProducer(options) as producer:
         producer.send_many("orders", [b"value"] * 1000)
+        producer.flush()
+        assert producer.metrics()["record-send-total"] == 1000
     options["auto_offset_reset"] = "earliest"
     with KafkaConsumer("orders", **options) as consumer:
         while not consumer.poll(timeout_ms=1000):
             pass
-        assert consumer.metrics()["records-lag-max"] == 500
+        for row in consumer.metric_rows():
+            if row.name == "records-lag":
+                assert row.tags["topic"] == "orders"
+                assert row.value == 500
 ```
+
+| Kind | Value |
+|---|---|
+| `counter` | A total since the client was created. |
+| `gauge` | The current value. |
+| `rate` | The increase per second over the last 30 to 60 seconds, as in Kafka with its defaults. |
+| `average`, `maximum`, `minimum` | Of the last 30 to 60 seconds; `nan` if nothing was measured. |
+
+In the first 30 seconds a rate is divided by the time since the start plus 30 seconds, as in Kafka. For the
+rate of another interval, take the difference of two readings of the counter.
+
+Every row has the tag `client-id`. The tag `node-id` is `node-0` for broker 0, `node-+0` for the connection to
+broker 0 as a coordinator, and `node--1` for the first bootstrap address. A topic appears with its first
+record, a partition when it is assigned. The rows of a partition end with its assignment; those of a topic or
+broker stay until the client is closed, as in Java, and take about 3 KB for each topic.
+[Tuning](../guides/tuning.md#if-throughput-is-low) lists the metrics to look at when a client is slow.
 """
 
-CONSUMER: Subjects = {
-    "Consumer": {
-        "records-lag-max": (
-            "records",
-            "The records between the position and the end of the log, of the partition that is farthest "
-            "behind. If it grows, the consumer is slower than the producers.",
-        ),
-        "bytes-consumed-total": (
-            "bytes",
-            "The bytes returned to the program. Divided by `fetch-total` it is the size of a response; if "
-            "that is small, raise [`fetch_min_bytes`](consumer-options.md#fetch_min_bytes).",
-        ),
-        "fetch-total": ("requests", "The fetch requests that brokers responded to."),
-        "fetch-throttle-time-avg": (
-            "milliseconds",
-            "The throttling by brokers per fetch request. Above 0, a "
-            "[quota](../guides/administration.md#quotas) limits the consumer.",
-        ),
-        "fetch-throttle-time-max": ("milliseconds", "The longest throttling of one fetch request."),
-        "bad-records-total": (
-            "records",
-            "The records that [`on_bad_record`](consumer-options.md#on_bad_record) skipped.",
-        ),
-        "assigned-partitions": (
-            "partitions",
-            "0 in a group means that it rebalances, or that it has more members than partitions.",
-        ),
-        "buffered-bytes": (
-            "bytes",
-            "The bytes that were fetched and not returned yet; limited by "
-            "[`queued_max_bytes`](consumer-options.md#queued_max_bytes).",
-        ),
-    },
+CLIENTS = {
+    "producer": metric_table.PRODUCER,
+    "consumer": metric_table.CONSUMER_ALL,
+    "share consumer": metric_table.SHARE_CONSUMER,
+    "admin client": metric_table.ADMIN,
 }
+NETWORK = ("producer", "consumer", "admin-client")
 
-ADMIN: Subjects = {
-    "Admin client": {
-        "calls-in-progress": ("calls", "The calls that wait for brokers; `health()` names them."),
-        "connection-count": ("connections", "The open connections; 0 means that no broker can be reached."),
-        "metadata-age": (
-            "seconds",
-            "The time since the last refresh of the metadata; -1 before the first one.",
-        ),
-    },
+_QUEUES = (
+    "application-event-queue-processing-time-avg application-event-queue-processing-time-max "
+    "application-event-queue-size application-event-queue-time-avg application-event-queue-time-max "
+    "application-events-expired-count background-event-queue-processing-time-avg "
+    "background-event-queue-processing-time-max background-event-queue-size background-event-queue-time-avg "
+    "background-event-queue-time-max time-between-network-thread-poll-avg "
+    "time-between-network-thread-poll-max unsent-requests-queue-size unsent-requests-queue-time-avg "
+    "unsent-requests-queue-time-max"
+)
+
+LEFT_OUT: Mapping[str, str] = {
+    "commit-id start-time-ms version": "app-info describes the program, not its work",
+    "count": "the number of Java's metrics",
+    "record-size-max": "needs work for each record",
+    "txn-prepare-time-ns-total": "there is no two-phase commit",
+    _QUEUES: "queues between the two threads of Java's consumer, which have no counterpart",
 }
+"""Metrics of Apache Kafka's clients that the clients here do not have, and why."""
 
-BOTH: Subjects = {
-    "Consumer and admin client": {
-        "metadata-version": ("number", "The number of refreshes of the metadata."),
-    },
+DIFFERENT: Mapping[str, str] = {
+    "record-send-rate record-send-total": (
+        "Counts records that were written; Kafka counts each attempt to send."
+    ),
+    "record-size-avg": "Without the overhead of batches; Kafka adds that of one batch to each record.",
+    "records-lag-max records-lead-min": (
+        "Without a partition: the extreme of the current values; Kafka's covers 30 to 60 seconds."
+    ),
+    "bytes-consumed-rate bytes-consumed-total fetch-size-avg fetch-size-max": (
+        "Bytes of batches as fetched, with their headers and compressed; Kafka counts uncompressed records."
+    ),
+    "records-consumed-rate records-consumed-total": (
+        "Counts records as poll() returns them; Kafka counts them when all data of their fetch was returned."
+    ),
+    "records-lag-avg records-lag-max records-lead-avg records-lead-min": (
+        "Measured at most ten times a second for each partition; Kafka measures after each poll()."
+    ),
+    "poll-idle-ratio-avg": (
+        "All time in poll() divided by all time; Kafka averages the ratios of single calls."
+    ),
+    "connection-creation-total connection-close-total": (
+        "Connections by TCP and TLS, also those that SASL rejects."
+    ),
 }
+"""Metrics whose values differ from those of Apache Kafka's clients after the same work, and how."""
 
 
-def producer_metrics_page() -> str:
-    """Return the text of the page. Raises SystemExit for metrics without an entry."""
-    meanings = texts()
-    check_entries("metric_pages.py", meanings, [name for names in PRODUCER.values() for name in names])
-    parts = [PRODUCER_HEAD, overview(PRODUCER) + "\n"]
-    for title, metrics in PRODUCER.items():
-        parts.append(section(title, *(_definition(name, *metrics[name], meanings[name]) for name in metrics)))
-    rows = [(", ".join(f"`{name}`" for name in names.split()), why) for names, why in NOT_AVAILABLE.items()]
-    return "\n".join([*parts, section("Not available", table(("Metric of Apache Kafka", "Why"), rows))])
-
-
-def _definition(name: str, unit: str, advice: str, meaning: str) -> str:
-    kind = (
-        "rate, 30 to 60 seconds"
-        if name in RATES
-        else "current value"
-        if name in GAUGES
-        else {"avg": "average", "max": "maximum"}[name.rpartition("-")[2]]
-        if name.rpartition("-")[0] in MEASURED
-        else "total"
-    )
-    sentence = linked(f"{meaning[0].upper()}{meaning[1:]}.", (), "", OPTION_PAGES)
-    return definition(name, (("Unit", unit), ("Kind", kind)), f"{sentence} {advice}".strip())
-
-
-def consumer_metrics_page() -> str:
+def metrics_page() -> str:
     """Return the text of the page."""
-    parts = [CONSUMER_HEAD]
-    for title, metrics in {**CONSUMER, **ADMIN, **BOTH}.items():
-        made = (definition(name, (("Unit", unit),), text) for name, (unit, text) in metrics.items())
-        parts.append(section(title, *made))
+    parts = [HEAD]
+    for client, definitions in CLIENTS.items():
+        own = [metric for metric in definitions if not _is_of_network(metric)]
+        groups = dict.fromkeys((metric.group, metric.tags) for metric in own)
+        parts += [_group(client, own, group, tags) for group, tags in groups]
+    of_network = [metric for metric in metric_table.ADMIN if _is_of_network(metric)]
+    parts.append(
+        section(
+            "Connections and requests of all clients",
+            "The groups are `producer-metrics`, `consumer-metrics` and `admin-client-metrics`.\n",
+            _table(metric for metric in of_network if not metric.tags),
+            "By broker, with the tag `node-id`, in `producer-node-metrics`, `consumer-node-metrics` and "
+            "`admin-client-node-metrics`. `request-latency` is that of Produce requests in a producer, and "
+            "of Fetch requests in a consumer.\n",
+            _table(metric for metric in of_network if metric.tags),
+        )
+    )
+    rows = [(_names(names), f"{why}." if why else "") for names, why in LEFT_OUT.items()]
+    differences = [(_names(names), text) for names, text in DIFFERENT.items()]
+    parts.append(section("Differences", table(("Metric", "Difference from Apache Kafka"), differences)))
+    parts.append(section("Not available", table(("Metric of Apache Kafka", "Why"), rows)))
     return "\n".join(parts)
+
+
+def _is_of_network(metric: Definition) -> bool:
+    prefix = metric.group.removesuffix("-metrics").removesuffix("-node")
+    return prefix in NETWORK and metric in metric_table.network(prefix)
+
+
+def _group(client: str, definitions: list[Definition], group: str, tags: tuple[str, ...]) -> str:
+    names = " and ".join(f"`{tag}`" for tag in tags)
+    return section(
+        f"`{group}`{f' by {names}' if names else ''}",
+        f"Of the {client}.\n",
+        _table(metric for metric in definitions if (metric.group, metric.tags) == (group, tags)),
+    )
+
+
+def _table(definitions: Iterable[Definition]) -> str:
+    rows = [
+        (
+            f"`{metric.name}`",
+            metric.kind.value,
+            metric.unit,
+            linked(metric.description, (), "", OPTION_PAGES) + ("" if metric.is_kafka else " Not in Kafka."),
+        )
+        for metric in definitions
+    ]
+    return table(("Metric", "Kind", "Unit", "Description"), rows)
+
+
+def _names(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split())

@@ -23,6 +23,7 @@ from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
 from pykafka2.producer.partitioning.partitioners import Partitioner
 from pykafka2.refused_options import Refused
+from pykafka2.share.options import SHARE_CONSUMER_OPTIONS, ShareConsumerConfig
 from pykafka2.text import counted
 from tests.docs.definitions import (
     check_entries,
@@ -36,12 +37,13 @@ from tests.docs.definitions import (
 )
 from tests.docs.error_page import error_page
 from tests.docs.fault_rule_page import fault_rule_page
-from tests.docs.metric_pages import consumer_metrics_page, producer_metrics_page
+from tests.docs.metric_pages import metrics_page
 from tests.docs.option_subjects import (
     ADMIN,
     CONSUMER,
     OURS,
     PRODUCER,
+    SHARE_CONSUMER,
     Advice,
     Subject,
     in_order,
@@ -283,13 +285,20 @@ def admin_page() -> str:
     return page(head, ADMIN_OPTIONS, AdminConfig, ADMIN, "")
 
 
+def share_consumer_page() -> str:
+    head = HEAD.format(
+        title="share consumer", client="KafkaShareConsumer", dotted="group.id", name="group_id"
+    )
+    return page(head, SHARE_CONSUMER_OPTIONS, ShareConsumerConfig, SHARE_CONSUMER, "")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "producer-options.md": producer_page,
     "consumer-options.md": consumer_page,
+    "share-consumer-options.md": share_consumer_page,
     "admin-options.md": admin_page,
     "spark-options.md": spark_page,
-    "producer-metrics.md": producer_metrics_page,
-    "consumer-metrics.md": consumer_metrics_page,
+    "metrics.md": metrics_page,
     "errors.md": error_page,
     "fault-rules.md": fault_rule_page,
 }

@@ -19,6 +19,7 @@ import attrs
 from pykafka2.admin.options import AdminOptions
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.producer.options import ProducerOptions
+from pykafka2.share.options import ShareConsumerOptions
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 IMPORTANCE = (HIGH, MEDIUM, LOW)
@@ -158,6 +159,12 @@ METADATA: Subject = {
     ),
     "metadata_recovery_rebootstrap_trigger_ms": Advice(
         LOW, "Lower it if the addresses of all brokers can change at once, as in a container platform."
+    ),
+    "enable_metrics_push": Advice(
+        LOW,
+        "It costs nothing if the brokers do not subscribe to metrics. Set `False` if the "
+        "operators of the brokers must not see what the client does. "
+        "[Client telemetry](../guides/observability.md#client-telemetry) describes it.",
     ),
     "metadata_cluster_check_enable": Advice(
         LOW,
@@ -325,7 +332,7 @@ OF_PRODUCER: Mapping[str, Subject] = {
         "buffer_memory": Advice(
             HIGH,
             "When it is full, send() waits. Raise it if "
-            "[`bufferpool-wait-ratio`](producer-metrics.md#bufferpool-wait-ratio) is above 0 although the "
+            "[`bufferpool-wait-ratio`](metrics.md#producer-metrics) is above 0 although the "
             "brokers keep up, or to absorb longer outages.",
         ),
         "linger_ms": Advice(
@@ -369,7 +376,8 @@ OF_PRODUCER: Mapping[str, Subject] = {
         ),
         "interceptors": Advice(
             LOW,
-            "Use them for tracing and auditing. They run for each record, so they cost throughput.",
+            "Use them for tracing and auditing; [Hooks](../guides/hooks.md) has examples. on_send and "
+            "on_acknowledgement run for each record, so they cost throughput.",
             "",
             "interceptor.classes",
         ),
@@ -438,7 +446,8 @@ OF_CONSUMER: Mapping[str, Subject] = {
     "Polling and deserialization": {
         "interceptors": Advice(
             LOW,
-            "Use them for tracing and auditing. poll_columns() and read_range() do not call on_consume.",
+            "Use them for tracing and auditing; [Hooks](../guides/hooks.md) has examples. poll_columns() and "
+            "read_range() call on_columns instead of on_consume.",
             "",
             "interceptor.classes",
         ),
@@ -471,9 +480,41 @@ OF_ADMIN: Mapping[str, Subject] = {
             LOW, "Keep it: waiting for a misspelt topic must not create it.", OURS
         ),
     },
+    "Hooks": {
+        "interceptors": Advice(
+            LOW,
+            "Use them to watch requests and connections; [Hooks](../guides/hooks.md) has an example.",
+            OURS,
+        ),
+    },
     **SECURITY,
 }
 ADMIN: Final = with_declared(OF_ADMIN, AdminOptions)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Share consumer
+# ---------------------------------------------------------------------------------------------------
+
+OF_SHARE_CONSUMER: Mapping[str, Subject] = {
+    "Connection": CONNECTION,
+    "Group": {},
+    "Acknowledgement": {},
+    "Fetching": {},
+    "Polling and deserialization": {
+        "interceptors": Advice(
+            LOW,
+            "Use them to watch requests and connections; [Hooks](../guides/hooks.md) has examples.",
+            OURS,
+        ),
+    },
+    "Metadata and retries": {
+        **METADATA,
+        **RETRIES,
+    },
+    **SECURITY,
+}
+SHARE_CONSUMER: Final = with_declared(OF_SHARE_CONSUMER, ShareConsumerOptions)
 
 
 OPTION_PAGES: Mapping[str, str] = {

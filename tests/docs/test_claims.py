@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer, serializers
+from pykafka2 import KafkaProducer, serializers
 from pykafka2.errors import ConfigurationError
-from pykafka2.refused_options import COMMON_IGNORED
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -41,18 +40,17 @@ LIMIT = re.compile(
 HERE = "tests/docs/test_claims.py"
 UNSERVED = "tests/docs/test_fidelity.py::test_the_apis_that_are_not_served_are_those_of_the_table"
 FEATURES = (
-    "tests/broker/handlers/test_features.py::"
-    "test_finalised_features_are_those_of_kafka_4_4_but_for_streams_and_shares"
+    "tests/broker/handlers/test_features.py::test_finalised_features_are_those_of_kafka_4_4_but_for_streams"
 )
 LIMITS = {
     "not released yet": f"{HERE}::test_no_version_is_released",
-    "**Not there yet:** share groups, client telemetry": f"{HERE}::test_missing_features_are_missing",
+    "**Not there yet:** serializers for a schema registry": f"{HERE}::test_missing_features_are_missing",
     "## Not supported": f"{HERE}::test_missing_features_are_missing",
-    "Not planned for the first release: share consumers": f"{HERE}::test_missing_features_are_missing",
+    "Not planned for the first release: schema-registry": f"{HERE}::test_missing_features_are_missing",
     "not planned for the first version": f"{HERE}::test_missing_features_are_missing",
     "| Proxies | yes | not yet |": f"{HERE}::test_missing_features_are_missing",
-    "APIs not built yet": UNSERVED,
-    "groups of share and streams": UNSERVED,
+    "neither they nor streams.version are implemented": UNSERVED,
+    "groups of streams": UNSERVED,
     "the formats are not implemented": (
         "tests/broker/log/disk/test_unusable_segments.py::"
         "test_segment_of_an_old_format_is_refused_and_left_as_it_is"
@@ -152,15 +150,12 @@ def test_tests_of_missing_features_exist(test: str) -> None:
 
 
 def test_missing_features_are_missing() -> None:
-    with pytest.raises(ConfigurationError, match="share groups are not implemented"):
-        KafkaConsumer(bootstrap_servers="localhost:1", share_acquire_mode="record_limit")
     with pytest.raises(ConfigurationError, match="proxies are not implemented"):
         KafkaProducer(bootstrap_servers="localhost:1", proxy_url="http://localhost:2")
     with pytest.raises(ConfigurationError, match="Kerberos"):
         KafkaProducer(
             bootstrap_servers="localhost:1", security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI"
         )
-    assert COMMON_IGNORED["enable_metrics_push"] == "client metrics are not pushed to brokers"
     assert [name for name in dir(serializers) if re.search("avro|schema|registry", name, re.IGNORECASE)] == []
 
 

@@ -103,6 +103,7 @@ def test_published_ports_are_those_of_the_commands() -> None:
     assert set(exposed) == {one for one in listed("CMD") if PORT.search(one)}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_command_of_the_container_file_starts_a_healthy_broker() -> None:
     with running(listed("CMD")) as printed:

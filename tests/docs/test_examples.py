@@ -31,6 +31,7 @@ NEEDED = {"fastapi_service.py": ["fastapi", "httpx2"]}
 """Packages of the extra `test` that a program imports."""
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_program_runs(

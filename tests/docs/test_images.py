@@ -38,6 +38,17 @@ def test_speed_chart_changes_with_the_figures() -> None:
     assert ">9.99 ×<" in chart.draw(changed)
 
 
+def test_speed_chart_shows_the_compiled_code_below_the_rows_that_have_it() -> None:
+    chart = script("speed_chart")
+    tables = chart.TABLES.read_text(encoding="utf-8")
+    without = tables.replace(", compiled |", ", built |")
+    _, row, _ = chart.BARS[0]
+    drawn = chart.draw(f"{without}\n{chart.compiled(row)} 1.97 × | 0.71 × |\n")
+    assert "compiled" not in chart.draw(without)
+    assert ">1.97 × compiled<" in drawn
+    assert f">{chart.ratio_of(tables, row):.2f} ×<" in drawn
+
+
 def test_speed_chart_includes_a_latency_and_a_ratio_below_one() -> None:
     chart = script("speed_chart")
     tables = chart.TABLES.read_text(encoding="utf-8")

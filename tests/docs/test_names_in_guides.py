@@ -10,6 +10,7 @@ import pytest
 
 from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.contrib.prometheus import FAMILIES, FINEST, exported_name
 from pykafka2.producer.options import PRODUCER_OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ OF_OTHERS = {
         "commitSync",
         "maybeUnmute",
     },
-    "Celery and gunicorn": {"post_fork", "worker_process_init"},
+    "Celery and gunicorn": {"broker_login_method", "broker_use_ssl", "post_fork", "worker_process_init"},
     "Confluent": {
         "basic.auth.user.info",
         "confluent_kafka",
@@ -47,6 +48,7 @@ OF_OTHERS = {
     "FastStream": {"TestKafkaBroker", "publish_batch"},
     "freezegun": {"freeze_time"},
     "kafka-python": {"coordinator.assignors.roundrobin", "max_usable_produce_magic"},
+    "OpenTelemetry": {"BatchSpanProcessor", "records_lag"},
     "pandas": {"to_pandas"},
     "Python": {"BufferError", "ProcessPoolExecutor", "as_completed", "captureWarnings"},
     "Spark": {
@@ -77,6 +79,7 @@ def known_words() -> frozenset[str]:
         for path in (ROOT / folder).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             found.update(WORD.findall(text), SETTING.findall(text))
+    found |= {*FAMILIES, *(exported_name(metric) for metric in FINEST.values())}
     found.update(path.stem for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*"))
     return frozenset(found)
 
@@ -90,6 +93,7 @@ def unknown_names(text: str) -> list[str]:
     return sorted(named - own - known_words())
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_in_code_style_exist(page: Path) -> None:
     assert unknown_names(page.read_text(encoding="utf-8")) == []

@@ -56,6 +56,7 @@ def test_paths_named_by_a_page_exist(page: Path) -> None:
     assert [one for one in sorted(named) if "*" not in one and one not in everything()] == []
 
 
+@pytest.mark.gate
 def test_modules_named_by_comments_and_docstrings_exist() -> None:
     sources = [
         path

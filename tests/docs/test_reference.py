@@ -40,7 +40,6 @@ INTERNAL = {
         "run",
         "unclaimed_failure",
     },
-    "Columns": {"add", "count_batch", "end_before", "extend", "runs", "shorten"},
     "Delivery": {"call_when_done", "get_loop", "outcome", "place", "remove_done_callback"},
     "Entry": {"drop_response", "sent_by"},
     "FaultRule": {"covers", "is_due", "matches", "names_partitions", "resets"},
@@ -49,6 +48,7 @@ INTERNAL = {
     "Listener": {"advertised_of", "host_of", "uses_sasl", "uses_tls"},
     "Outcomes": {"checked", "of_all"},
     "Problems": {"note"},
+    "Scan": {"consumer_options", "restricted", "table_of", "with_fields"},
     "Topic": {"described"},
 }
 """Members that only pykafka2 itself uses, by class."""

@@ -70,6 +70,7 @@ def turned(hooks: dict[str, Any], page: str, link: str) -> str:
     return shown
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("page", "link", "shown"),
     [

@@ -87,6 +87,20 @@ def test_a_manager_that_was_removed_is_not_polled(driver: Driver, runtime: HandR
     assert (len(stays.polled_at), len(goes.polled_at)) == (1, 0)
 
 
+def test_occasional_manager_is_polled_only_while_it_has_work(driver: Driver, runtime: HandRuntime) -> None:
+    class Helper(Manager):
+        work: list[str] = []  # noqa: RUF012
+
+    helper = Helper(PollResult.idle_until(5.0))
+    driver.add(helper)
+    assert runtime.turn() == FOREVER
+    helper.work.append("task")
+    assert runtime.turn() == 5.0
+    helper.work.clear()
+    assert runtime.turn() == FOREVER
+    assert len(helper.polled_at) == 1
+
+
 def test_requests_go_to_the_router_in_order(driver: Driver, runtime: HandRuntime) -> None:
     router = driver.router = Router()
     requests = [MetadataRequest(topics=None), MetadataRequest(topics=[])]

@@ -156,6 +156,7 @@ def test_answers_in_slices_of_a_few_bytes_are_put_together(
     assert one.answer_to(one.ask()) == HeartbeatResponse()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("over_tls", [False, True])
 def test_large_requests_pass_a_full_socket(
     driver: Driver,

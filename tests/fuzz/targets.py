@@ -36,7 +36,7 @@ from pykafka2.protocol.registry import all_messages
 from pykafka2.protocol.struct import Data, Message, Request
 from pykafka2.records.batch import CRC_START, crc32c
 from pykafka2.records.batch_reader import any_batches, decode_any_records, decode_any_tuples
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.types import TopicPartition
 from tests.fuzz import making
 
@@ -183,7 +183,7 @@ def _take_rows(data: FetchedData, check_crcs: bool, position: int) -> int:
 
 
 def _take_columns(data: FetchedData, check_crcs: bool, position: int) -> int:
-    return data.take_columns(position, 5, Columns(), check_crcs, MOST_DECOMPRESSED_BYTES)
+    return data.take_columns(position, 5, GrowingColumns(), check_crcs, MOST_DECOMPRESSED_BYTES)
 
 
 def _take_all(take: Callable[[int], int]) -> None:

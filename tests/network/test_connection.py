@@ -35,6 +35,7 @@ from pykafka2.network.connection import (
     HandlerFailed,
 )
 from pykafka2.network.handshake import LAST_VERSION_WITHOUT_EXPECTATION
+from pykafka2.network.in_flight import MAX_CORRELATION_ID
 from pykafka2.network.script import Script, call
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -191,6 +192,17 @@ def test_answers_reach_their_askers_in_order(wire: Wire) -> None:
     assert wire.connection.in_flight == 0
     assert wire.connection.next_deadline() == FOREVER
     assert wire.connection.last_used == 3.0
+
+
+def test_correlation_ids_start_again_at_0_after_the_largest(wire: Wire) -> None:
+    wire.shake_hands()
+    wire.connection._next_id = MAX_CORRELATION_ID
+    askers = [ask(wire, 2.0) for _ in range(2)]
+    requests = wire.requests()
+    assert [header.correlation_id for header, _ in requests] == [MAX_CORRELATION_ID, 0]
+    for header, _ in requests:
+        wire.answer(header, HeartbeatResponse(), 3.0)
+    assert [len(asker.responses) for asker in askers] == [1, 1]
 
 
 def test_an_answer_out_of_order_is_corrupt_and_ends_the_connection(wire: Wire) -> None:

@@ -51,6 +51,7 @@ SIZES = st.one_of(
 )
 
 
+@pytest.mark.gate
 @given(
     sizes=st.lists(SIZES, max_size=8),
     cuts=st.lists(st.one_of(st.integers(1, 9), st.integers(1, 200_000)), max_size=60),

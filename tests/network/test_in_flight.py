@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, KafkaError
-from pykafka2.network.in_flight import MAX_CORRELATION_ID, InFlight, InFlightWindow
+from pykafka2.network.in_flight import InFlight, InFlightWindow
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
@@ -25,18 +25,11 @@ def in_flight(correlation_id: int, deadline: float = 30.0) -> InFlight:
     return InFlight(HEARTBEAT, 4, correlation_id, 0.0, deadline, ignore, ignore)
 
 
-def test_correlation_ids_count_on_and_start_again_at_0() -> None:
-    window = InFlightWindow()
-    assert [window.take_id() for _ in range(3)] == [0, 1, 2]
-    window._next_id = MAX_CORRELATION_ID
-    assert [window.take_id() for _ in range(2)] == [MAX_CORRELATION_ID, 0]
-
-
 @given(
     steps=st.lists(
         st.one_of(
             st.tuples(st.just("add"), st.floats(0, 100)),
-            st.tuples(st.sampled_from(["take_oldest", "take_overdue", "take_all"]), st.floats(0, 100)),
+            st.tuples(st.sampled_from(["popleft", "take_overdue", "take_all"]), st.floats(0, 100)),
         ),
         max_size=40,
     )
@@ -46,10 +39,11 @@ def test_the_window_is_a_list_in_order_of_sending(steps: list[tuple[str, float]]
     model: list[InFlight] = []
     for what, moment in steps:
         if what == "add":
-            model.append(in_flight(window.take_id(), moment))
-            window.add(model[-1])
-        elif what == "take_oldest":
-            assert window.take_oldest() is (model.pop(0) if model else None)
+            model.append(in_flight(len(model), moment))
+            window.append(model[-1])
+        elif what == "popleft":
+            if model:
+                assert window.popleft() is model.pop(0)
         elif what == "take_overdue":
             assert window.take_overdue(moment) == [one for one in model if one.deadline <= moment]
             model = [one for one in model if one.deadline > moment]
@@ -58,6 +52,7 @@ def test_the_window_is_a_list_in_order_of_sending(steps: list[tuple[str, float]]
             model = []
         assert len(window) == len(model)
         assert window.next_deadline() == min((one.deadline for one in model), default=FOREVER)
+        assert window.last_deadline() == max((one.deadline for one in model), default=-FOREVER)
 
 
 def test_response_is_decoded_only_with_the_expected_correlation_id() -> None:

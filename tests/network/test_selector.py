@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2.clock import FOREVER
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpNetwork
@@ -57,8 +58,9 @@ def test_select_returns_ready_sockets_with_their_data(selector: SocketSelector, 
     client, server = pair
     selector.register(server, READABLE, "server")
     assert selector.select(0) == []
+    assert selector.select(-1.0) == []
     client.write([b"hello"])
-    assert selector.select(5.0) == [("server", READABLE)]
+    assert selector.select(FOREVER) == [("server", READABLE)]
     selector.modify(server, READABLE | WRITABLE, "both")
     assert selector.select(5.0) == [("both", READABLE | WRITABLE)]
 

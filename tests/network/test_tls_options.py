@@ -247,6 +247,7 @@ def test_a_renewed_certificate_is_shown_after_each_reload(
     assert shown == pems
 
 
+@pytest.mark.gate
 def test_key_as_pem_text_requires_its_password(certificates: Certificates) -> None:
     leaf = certificates.authority.issue_cert("client@example.org")
     text = {"cert_pem": leaf.cert_chain_pems[0].bytes().decode(), "key_pem": locked(leaf, b"secret")}
@@ -297,6 +298,7 @@ for attempt in (
 """
 
 
+@pytest.mark.gate
 def test_missing_key_password_does_not_prompt_on_the_terminal(
     certificates: Certificates, tmp_path: Path
 ) -> None:

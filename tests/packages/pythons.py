@@ -2,6 +2,7 @@
 
 Each Python gets a fresh environment with the wheel and the tests' requirements. It runs a fixed list of tests
 outside the clone, so that they import the wheel.  The next environment is prepared while a suite runs.
+Of several Pythons the last runs the quick suite, the others its core.
 Interpreters are searched on PATH, then in pyenv; 3.14 is unpacked from Debian's packages if neither has it.
 A missing interpreter is reported; with CI=true it fails.
 """
@@ -56,6 +57,33 @@ QUICK_SUITE = (
 )
 """Tests of code that depends on the Python (bytecode, sockets, threads, signals), and of each client."""
 
+CORE = (
+    "tests/test_errors.py",
+    "tests/test_interrupts.py",
+    "tests/test_lifecycle.py",
+    "tests/cli/test_main.py",
+    "tests/compression/test_codecs.py",
+    "tests/consumer/test_consumer_on_sockets.py",
+    "tests/driver",
+    "tests/network",
+    "tests/producer/accumulator",
+    "tests/records/test_decoders_agree.py",
+    "tests/testing/test_pytest_plugin.py",
+)
+"""Tests of bytecode, sockets, TLS, threads, signals and exits, which one Python alone can break.
+
+Everything else has passed on the oldest Python, and fails on the newest if a release has changed what it
+uses.
+"""
+
+NATIVE_SUITE = (
+    "tests/native",
+    "tests/producer/accumulator",
+    "tests/records/test_decoders_agree.py",
+    "tests/records/test_encoder.py",
+)
+"""The tests of the compiled code that need no other package than those below."""
+
 NEEDED = ("hypothesis>=6.100", "pytest>=8.2", "pytest-xdist>=3.6", "trustme>=1.1")
 """Requirements of the quick suite besides the wheel."""
 
@@ -86,6 +114,16 @@ def _version_of(python: Path) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def build_native_wheel(folder: Path) -> Path:
+    """Build the wheel of native/ into a folder: one for all Pythons."""
+    source = folder / "source"
+    shutil.copytree(ROOT / "native", source, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(source)]
+    subprocess.run(pip, check=True)
+    [wheel] = folder.glob("*-abi3-*.whl")
+    return wheel
 
 
 def build_wheel(folder: Path) -> Path:
@@ -120,7 +158,7 @@ class Prepared:
     work: Path
 
 
-def prepare(version: str, wheel: Path, work: Path) -> Prepared:
+def prepare(version: str, wheels: Sequence[Path], work: Path) -> Prepared:
     """Install the wheel and the requirements for a version, and copy the tests."""
     found, reason = interpreter(version), "not on PATH and not in pyenv"
     if found is None and version == "3.14":
@@ -130,21 +168,21 @@ def prepare(version: str, wheel: Path, work: Path) -> Prepared:
             reason += f"; {error}"
     if found is None:
         raise InterpreterMissing(reason)
-    python = make_environment(found, work / "venv", str(wheel), *NEEDED)
-    for name in ("tests", "docs"):
-        ignored = shutil.ignore_patterns("__pycache__", "golden")
+    python = make_environment(found, work / "venv", *map(str, wheels), *NEEDED)
+    for name in ("tests", "docs", "native"):
+        ignored = shutil.ignore_patterns("__pycache__", "golden", "build")
         shutil.copytree(ROOT / name, work / "clone" / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, work / "clone")
     return Prepared(found, python, work)
 
 
-def run_quick_suite(prepared: Prepared, options: Sequence[str]) -> int:
-    """Run the quick suite in a prepared environment; return the exit code of pytest."""
+def run_quick_suite(prepared: Prepared, options: Sequence[str], suite: Sequence[str] = QUICK_SUITE) -> int:
+    """Run the suite in a prepared environment; return the exit code of pytest."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["PYTHONPYCACHEPREFIX"] = str(prepared.work / "pycache")
     command = [str(prepared.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", "-W", IGNORED]
-    command += [*options, *QUICK_SUITE]
+    command += [*options, *suite]
     return subprocess.run(command, cwd=prepared.work / "clone", env=environment).returncode
 
 
@@ -152,6 +190,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the quick suite on each of the versions; the exit code is 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.packages.pythons", description=__doc__)
     parser.add_argument("versions", nargs="+", help="such as 3.12")
+    parser.add_argument(
+        "--native", action="store_true", help="with the compiled code: the codec and producer tests"
+    )
     parser.add_argument("--option", action="append", default=[], help="an option for pytest; can be repeated")
     chosen = parser.parse_args(words)
     failed: list[str] = []
@@ -159,8 +200,14 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # One thread prepares the next environments, mostly waiting for a disk and an index, while a suite runs.
     with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
-        wheel = build_wheel(Path(folder))
-        coming = [(name, pool.submit(prepare, name, wheel, Path(folder) / name)) for name in chosen.versions]
+        wheels = [build_wheel(Path(folder) / "pure")]
+        suites = dict.fromkeys(chosen.versions, CORE) | {chosen.versions[-1]: QUICK_SUITE}
+        if chosen.native:
+            wheels.append(build_native_wheel(Path(folder) / "native"))
+            suites = dict.fromkeys(chosen.versions, NATIVE_SUITE)
+            chosen.option = [*chosen.option, "-m", "not pure and not gate"]
+            os.environ |= {"PYKAFKA2_IMPLEMENTATION": "c", "PYKAFKA2_REQUIRE_NATIVE": "1"}
+        coming = [(name, pool.submit(prepare, name, wheels, Path(folder) / name)) for name in chosen.versions]
         for version, preparation in coming:
             started = time.monotonic()
             try:
@@ -170,7 +217,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 if os.environ.get("CI") == "true":
                     failed.append(version)
                 continue
-            code = run_quick_suite(prepared, chosen.option)
+            code = run_quick_suite(prepared, chosen.option, suites[version])
             outcome, seconds = "FAILED" if code else "passed", time.monotonic() - started
             print(f"=== Python {version} {outcome} in {seconds:.0f} s: {prepared.interpreter}", flush=True)
             if code:

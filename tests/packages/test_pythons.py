@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.packages import debian_python, pythons
 from tests.packages.debian_python import DebianPythonMissing
-from tests.packages.pythons import QUICK_SUITE, ROOT, Prepared, interpreter
+from tests.packages.pythons import CORE, QUICK_SUITE, ROOT, Prepared, interpreter
 
 THIS = ".".join(map(str, sys.version_info[:2]))
 
@@ -31,6 +32,21 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_every_file_of_the_quick_suite_exists() -> None:
     assert [path for path in QUICK_SUITE if not (ROOT / path).exists()] == []
+    assert set(CORE) - set(QUICK_SUITE) == {"tests/compression/test_codecs.py"}
+
+
+def test_the_last_python_runs_the_quick_suite_and_others_its_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: dict[str, Sequence[str]] = {}
+
+    def run(prepared: Prepared, options: Sequence[str], suite: Sequence[str]) -> int:
+        ran[prepared.work.name] = suite
+        return 0
+
+    monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
+    monkeypatch.setattr(pythons, "prepare", prepared_at_once)
+    monkeypatch.setattr(pythons, "run_quick_suite", run)
+    assert pythons.main(["3.12", "3.13", "3.14"]) == 0
+    assert ran == {"3.12": CORE, "3.13": CORE, "3.14": QUICK_SUITE}
 
 
 def test_an_interpreter_is_found_on_path(nowhere: Path) -> None:
@@ -63,14 +79,14 @@ def test_a_missing_interpreter_is_reported_and_fails_in_ci(
     )
 
 
-def prepared_at_once(version: str, wheel: Path, work: Path) -> Prepared:
+def prepared_at_once(version: str, wheels: Sequence[Path], work: Path) -> Prepared:
     return Prepared(Path(sys.executable), Path(sys.executable), work)
 
 
 def test_a_failed_quick_suite_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
     monkeypatch.setattr(pythons, "prepare", prepared_at_once)
-    monkeypatch.setattr(pythons, "run_quick_suite", lambda prepared, _: int(prepared.work.name == "3.12"))
+    monkeypatch.setattr(pythons, "run_quick_suite", lambda prepared, *_: int(prepared.work.name == "3.12"))
     assert pythons.main(["3.13"]) == 0
     assert pythons.main(["3.12", "3.13"]) == 1
 
@@ -78,10 +94,10 @@ def test_a_failed_quick_suite_fails_the_command(monkeypatch: pytest.MonkeyPatch)
 def test_the_next_environment_is_prepared_while_a_suite_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared_3_13 = Event()
 
-    def prepare(version: str, wheel: Path, work: Path) -> Prepared:
+    def prepare(version: str, wheels: Sequence[Path], work: Path) -> Prepared:
         if version == "3.13":
             prepared_3_13.set()
-        return prepared_at_once(version, wheel, work)
+        return prepared_at_once(version, wheels, work)
 
     monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
     monkeypatch.setattr(pythons, "prepare", prepare)

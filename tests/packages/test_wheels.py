@@ -13,7 +13,6 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.gate import rest_in_gate
 from tests.packages import wheels
 from tests.packages.wheels import PLATFORMS, ROOT, Check, Outcome, Platform, project_requirements, table
 
@@ -72,24 +71,20 @@ def outcome(index: Path, requirement: str, python: str, platform: Platform) -> O
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("requirement", "python", "platform", "expected"),
-    rest_in_gate(
-        [
-            (
-                "pure",
-                "3.11",
-                MUSL,
-                Outcome("3.11", MUSL.name, PINS := ("compiled==1.0", "pure==1.0"), PINS[:1]),
-            ),
-            ("compiled", "3.11", GLIBC, Outcome("3.11", GLIBC.name, ("compiled==1.0",))),
-            ("pure", "3.14", MUSL, Outcome("3.14", MUSL.name, ("pure==1.0",))),
-            (
-                "compiled",
-                "3.14t",
-                GLIBC,
-                Outcome("3.14t", GLIBC.name, ("compiled==1.0",), ("compiled==1.0",)),
-            ),
-        ]
-    ),
+    [
+        ("pure", "3.11", MUSL, Outcome("3.11", MUSL.name, PINS := ("compiled==1.0", "pure==1.0"), PINS[:1])),
+        pytest.param(
+            *("compiled", "3.11", GLIBC, Outcome("3.11", GLIBC.name, ("compiled==1.0",))),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("pure", "3.14", MUSL, Outcome("3.14", MUSL.name, ("pure==1.0",))), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("compiled", "3.14t", GLIBC, Outcome("3.14t", GLIBC.name, PINS[:1], PINS[:1])),
+            marks=pytest.mark.long,
+        ),
+    ],
     ids=["no musl wheel of a dependency", "wheel", "marker of the target", "no wheel without the GIL"],
 )
 def test_a_package_that_must_be_built_on_a_target_is_found(
@@ -135,6 +130,7 @@ def test_every_required_package_is_checked() -> None:
     assert names == {"attrs", "backports.zstd", "cramjam", "crc32c", "python-snappy", "tqdm"}
 
 
+@pytest.mark.gate
 def test_every_python_and_platform_of_the_promise_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: set[tuple[str, str]] = set()
 
@@ -181,6 +177,7 @@ def test_extras_that_need_no_compiler_exist() -> None:
 
 
 @pytest.mark.gate
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.xfail(
     any(one.startswith("lz4") for one in project_requirements()), reason="lz4 is required", strict=True

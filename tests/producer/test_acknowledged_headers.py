@@ -103,6 +103,7 @@ def test_send_many_gives_each_record_its_headers(kafka_cluster: KafkaCluster) ->
             "orders", [b"0", b"1", b"2", b"3"], headers=headers, partitions=[0, 1, 1, 0]
         )
         bulk.result(30)
+        assert kafka_cluster.wait_until(lambda: len(tracing.seen) == 4, 30)  # reported after the result
         assert sorted(tracing.seen) == [
             ("written", [("n", b"0"), trace(b"0")]),
             ("written", [("n", b"2"), trace(b"2")]),
@@ -128,6 +129,7 @@ def test_rows_that_send_many_did_not_append_have_their_headers(kafka_cluster: Ka
             producer.send_many("orders", values, partition=0)
         kafka_cluster.controls.release()
         producer.flush()
+        assert kafka_cluster.wait_until(lambda: len(tracing.seen) == len(values), 30)
         refused = [headers for outcome, headers in tracing.seen if outcome != "written"]
         assert 0 < len(refused) < len(values)
         assert refused == [[trace(values[row])] for row in raised.value.left]

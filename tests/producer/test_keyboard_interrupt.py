@@ -109,7 +109,7 @@ def check(cluster: KafkaCluster, producer: KafkaProducer[bytes, bytes], loop: Lo
         assert logs[metadata.partition][metadata.offset] == value
     accumulator = producer._core.accumulator
     pool = accumulator.pool
-    assert (pool.available_bytes, pool.overhead_bytes, pool.waiting) == (pool.total_bytes, 0, 0)
+    assert (pool.available_bytes, pool.overhead_bytes, len(pool.waiters)) == (pool.total_bytes, 0, 0)
     assert not accumulator.incomplete
     assert not pool._lock.locked()
     assert not any(accumulator.queue("orders", partition).lock.locked() for partition in range(PARTITIONS))

@@ -194,6 +194,7 @@ def test_explain_reports_no_connected_broker_while_the_first_send_blocks(
     sending.result()
 
 
+@pytest.mark.gate
 def test_explain_names_a_send_that_blocks_for_a_missing_partition(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -291,7 +292,9 @@ def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cl
     cluster.controls.clear()
     waiting.result()
     producer.flush(timeout=10)
-    assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(15 / 30, rel=0.1)
+    assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(
+        15 / 45, rel=0.1
+    )  # a window and a half
 
 
 def test_health_counts_records_and_batches_by_partition(
@@ -326,6 +329,7 @@ def test_health_names_the_library_of_each_codec(simulation: Simulation, cluster:
                 assert producer.health()["codec_libraries"][name] == package
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("hot", "is_listed"), rest_in_gate([(90, True), (40, False)]))
 def test_explain_names_a_partition_that_takes_much_more_than_its_share(
     simulation: Simulation, cluster: KafkaCluster, hot: int, is_listed: bool

@@ -65,6 +65,7 @@ def test_records_arrive_from_several_threads(cluster: KafkaCluster) -> None:
     assert by_key == {b"%d" % thread: [b"%d" % number for number in range(500)] for thread in range(4)}
 
 
+@pytest.mark.gate
 def test_a_leader_that_crashes_costs_nothing(cluster: KafkaCluster) -> None:
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, batch_size=500) as producer:
         deliveries = [producer.send("orders", b"%d" % number) for number in range(1000)]

@@ -224,6 +224,7 @@ def test_metadata_max_idle_ms(
     assert ("spread" in {topic.name for topic in last.topics or ()}) == is_still_requested
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("by_column", [False, True])
 def test_a_topic_in_use_is_not_forgotten_between(
     simulation: Simulation, cluster: KafkaCluster, by_column: bool
@@ -271,6 +272,7 @@ def test_reconnect_backoff(
     assert least <= link_failures(producer) - before <= most
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("timeout_ms", "attempts"), [(30_000, 1), (1000, 3)])
 def test_request_timeout_ms(
     simulation: Simulation, cluster: KafkaCluster, timeout_ms: float, attempts: int
@@ -387,6 +389,7 @@ def test_a_leader_named_in_the_answer_is_sent_to_at_once(
     assert cluster.history.count("Metadata") == requests
 
 
+@pytest.mark.gate
 def test_a_refusal_without_a_hint_is_followed_by_a_question_and_a_pause(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

@@ -19,7 +19,7 @@ from pykafka2.errors import (
 from pykafka2.producer.delivery.delivery import OnDelivery
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_long
 
 ERRORS: list[type[BrokerError]] = [
     NotLeaderOrFollower,
@@ -105,7 +105,7 @@ def send_through(storm: Storm, producer: KafkaProducer, outcomes: Outcomes) -> i
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", rest_in_gate(range(6)))
+@pytest.mark.parametrize("seed", rest_in_long(range(6), in_gate=3))
 def test_storm_loses_duplicates_or_reorders_no_record(seed: int) -> None:
     chance = random.Random(seed)
     patience_ms = chance.choice([120_000, 8_000])

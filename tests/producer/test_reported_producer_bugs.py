@@ -190,6 +190,7 @@ class TestDoublesAndOrder:
         assert log(cluster) == numbered(21)
         assert {delivery.result(0).offset for delivery in deliveries} <= {*range(1, 21), -1}
 
+    @pytest.mark.gate
     def test_threads_that_send_at_once_never_share_a_number(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:

@@ -96,7 +96,6 @@ STEPS = [
     Accumulator._append_with,
     Accumulator._create_queue,
     Accumulator._join,
-    BufferPool.request,
     BufferPool.charge,
 ]
 
@@ -125,25 +124,32 @@ def test_a_send_between_any_two_lines_of_a_send_is_taken_or_refused(step: Callab
     assert refused >= 1, "some lines run under a lock"
 
 
-def test_memory_is_returned_though_a_signal_handler_sends_meanwhile() -> None:
+QUEUE_STEPS = [BufferPool._join_queue, BufferPool._leave_queue, BufferPool._serve_queue]
+
+
+@pytest.mark.parametrize("step", QUEUE_STEPS, ids=lambda step: step.__name__)
+def test_memory_is_granted_though_a_signal_handler_sends_meanwhile(step: Callable[..., object]) -> None:
     def attempt(line: int) -> bool:
         sends = Sends()
         sends.send(b"v")
-        queue = sends.accumulator.queue("orders", 0)
-        batch = queue.take()
+        pool, batch, waiting = (
+            sends.accumulator.pool,
+            sends.accumulator.queue("orders", 0).take(),
+            Permit(50_000),
+        )
 
         def run() -> None:
-            sends.accumulator.release(batch)
+            pool.request(waiting)
+            assert not waiting.is_granted
+            pool.deallocate(batch.permit)
 
         with watched():
-            return at_line(
-                unwrap(BufferPool.deallocate).__code__,
-                line,
-                lambda: sends.send_in_a_handler(b"x" * 2000),
-                run,
-            )
+            has_line = at_line(unwrap(step).__code__, line, lambda: sends.send_in_a_handler(b"x" * 2000), run)
+        assert (waiting.is_granted, batch.permit.is_granted, len(pool.waiters)) == (True, False, 0)
+        assert has_line == (sends.refused == 1)
+        return has_line
 
-    assert len(list(at_every_line(attempt))) >= 4
+    assert len(list(at_every_line(attempt))) >= 2
 
 
 def take_out_all(accumulator: Accumulator) -> None:
@@ -184,10 +190,12 @@ def test_finalizer_that_sends_during_an_io_thread_step_is_taken_or_refused(
     assert len(list(at_every_line(attempt))) >= 2
 
 
-def test_charge_calls_nothing_while_it_holds_the_lock() -> None:
-    """It is charged where bytes are made, too, outside of the steps that refuse a finalizer."""
+@pytest.mark.parametrize("what", ["request", "charge", "deallocate"])
+def test_pool_without_waiters_calls_nothing_while_it_holds_the_lock(what: str) -> None:
+    """They are not locked steps, so nothing refuses a finalizer that sends within them."""
     pool, permit = BufferPool(1000), Permit(100)
-    pool.request(permit)
+    if what != "request":
+        pool.request(permit)
     called: list[str] = []
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -197,7 +205,7 @@ def test_charge_calls_nothing_while_it_holds_the_lock() -> None:
 
     sys.setprofile(profile)
     try:
-        pool.charge(permit, 50)
+        pool.charge(permit, 50) if what == "charge" else getattr(pool, what)(permit)
     finally:
         sys.setprofile(None)
     assert called == []
@@ -264,7 +272,7 @@ def test_a_count_in_a_handler_waits_for_nothing() -> None:
         is_over.set()
         thread.join()
         signal.signal(signal.SIGUSR1, before)
-    assert metrics.snapshot()["sends"] == 20_000
+    assert metrics.main.totals["sends"] == 20_000
 
 
 MOST_SENDS = 250_000

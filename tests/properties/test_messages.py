@@ -89,14 +89,15 @@ def check_truncated(version: int, message: Message) -> None:
     ],
 )
 def test_message_truncated_at_any_byte_is_corrupt(cls: type[Message]) -> None:
-    check_each(cls, sorted({cls.MIN_VERSION, cls.LAST_VERSION}), 2, check_truncated)
+    versions = {cls.LAST_VERSION, cls.MIN_VERSION if MESSAGES.index(cls) % 4 == 0 else cls.LAST_VERSION}
+    check_each(cls, sorted(versions), 2, check_truncated)
 
 
 @pytest.mark.gate
 @pytest.mark.long
-@pytest.mark.parametrize("cls", [cls for cls in MESSAGES if cls.MIN_VERSION + 1 < cls.LAST_VERSION])
-def test_message_of_a_middle_version_truncated_at_any_byte_is_corrupt(cls: type[Message]) -> None:
-    check_each(cls, range(cls.MIN_VERSION + 1, cls.LAST_VERSION), 2, check_truncated)
+@pytest.mark.parametrize("cls", [cls for cls in MESSAGES if cls.MIN_VERSION < cls.LAST_VERSION])
+def test_message_of_an_older_version_truncated_at_any_byte_is_corrupt(cls: type[Message]) -> None:
+    check_each(cls, range(cls.MIN_VERSION, cls.LAST_VERSION), 2, check_truncated)
 
 
 @st.composite

@@ -188,6 +188,7 @@ def test_file_part_of_a_file_that_cannot_be_read_raises_a_storage_error() -> Non
         FilePart(BrokenFile(b""), 7, 4).read()
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(300), deadline=None)
 @given(
     api_key=st.sampled_from([3, 12, 18, -1, 999]),

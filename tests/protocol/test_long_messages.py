@@ -22,11 +22,13 @@ from pykafka2.protocol.messages.configs import ListConfigResourcesRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.primitives import DECODE_ERRORS, Budget, uvarint
 from pykafka2.protocol.struct import Message
+from tests.gate import examples
 from tests.protocol.strategies import instances, message_versions
 
 
+@pytest.mark.gate
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_both_decoders_decode_the_same(data: st.DataObject) -> None:
     cls, version = data.draw(st.sampled_from(message_versions()))

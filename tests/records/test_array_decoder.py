@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.records.array_decoder import decode_arrays
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.encoder import BatchBuilder, encode_headers, frame_batch
 from pykafka2.records.varint import NULL, varint
 from pykafka2.types import Headers
@@ -86,7 +86,7 @@ def test_several_headers_stay_with_their_records_and_in_their_order(start: int, 
         blob += builder.build(base_offset=base)
     run = decode_arrays(opened(blob))
     assert run is not None
-    columns = Columns()
+    columns = GrowingColumns()
     columns.add(run, start)
     columns.end_before(stop)
     expected = [[f"{number}-{at}".encode() for at in range(number % 4)] for number in range(start, stop)]

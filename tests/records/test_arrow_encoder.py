@@ -40,6 +40,7 @@ def columns_of(records: list[Input], kind: Any) -> ArrowColumns:
     )
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS, TYPES, st.data())
 def test_any_records_are_written_as_one_by_one(records: list[Input], kind: Any, data: st.DataObject) -> None:
     columns = columns_of(records, kind)
@@ -89,6 +90,7 @@ HEADER_ROWS = st.lists(
 )
 
 
+@pytest.mark.gate
 @given(HEADER_ROWS, st.sampled_from(["lists", "large lists", "maps"]), st.integers(0, 3), st.booleans())
 def test_columns_of_headers_are_written_as_row_by_row(
     rows: list[list[tuple[str, bytes | None]] | None], kind: str, cut: int, in_chunks: bool

@@ -24,6 +24,7 @@ assert package.crc32c is crc32c.__globals__["_checksum"]
 """
 
 
+@pytest.mark.gate
 def test_first_checksum_loads_only_the_extension_and_leaves_the_package_importable() -> None:
     done = subprocess.run([sys.executable, "-c", LOADS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

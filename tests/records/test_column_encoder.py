@@ -43,6 +43,7 @@ def encoded(values: Sequence[bytes | None], *others: Any) -> EncodedRecords:
     return ListColumns(values, *others).encode(0, len(values))
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS)
 def test_any_records_are_written_as_one_by_one(records: list[Input]) -> None:
     assert columns_of(records).encode(0, len(records)) == row_by_row(records)
@@ -82,6 +83,7 @@ def test_batches_end_where_they_are_full(records: list[Input], max_bytes: int, i
             assert len(more) + 13 * (stop + 1 - first) > max_bytes
 
 
+@pytest.mark.gate
 @given(
     st.integers(1, 200),
     st.sampled_from([None, 0, 1, 63, 64, 8191, 8192]),

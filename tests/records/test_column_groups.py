@@ -19,7 +19,7 @@ from pykafka2.records.array_decoder import decode_arrays
 from pykafka2.records.batch import RecordBatch, batches, open_body
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.column_group import ColumnGroup
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.runs import ArrayRun, UniformRun
@@ -77,9 +77,9 @@ def opened(blob: bytes) -> list[tuple[RecordBatch, Any]]:
 
 def grouped(
     blob: bytes, first_offset: int = 0, end: int | None = None
-) -> tuple[list[RecordTuple], str, int, Columns]:
+) -> tuple[list[RecordTuple], str, int, GrowingColumns]:
     """The group's result for the batches, why it ended, and the base offset of the batch that failed."""
-    columns = Columns()
+    columns = GrowingColumns()
     group = ColumnGroup(columns, "t", check_crcs=False)
     why = ""
     try:
@@ -95,7 +95,7 @@ def grouped(
 
 
 def alone(blob: bytes, first_offset: int = 0) -> tuple[list[RecordTuple], str, int]:
-    columns = Columns()
+    columns = GrowingColumns()
     for batch in batches(blob):
         try:
             if batch.last_offset >= first_offset:
@@ -168,7 +168,7 @@ def test_produced_batches_are_decoded_by_arrays(size: int, is_varying: bool, is_
         offset += 100
     run = decode_arrays(opened(blob))
     assert run is not None
-    columns = Columns()
+    columns = GrowingColumns()
     columns.add(run)
     assert rows_in(columns) == alone(blob)[0]
 
@@ -245,7 +245,7 @@ def test_records_before_a_checksum_that_does_not_fit_are_there() -> None:
     first, second, third = uniform(60, 60, 60)
     damaged = bytearray(second)
     damaged[-3] ^= 1
-    columns = Columns()
+    columns = GrowingColumns()
     group = ColumnGroup(columns, "t", check_crcs=True)
 
     def add_all() -> None:
@@ -263,7 +263,7 @@ def test_records_before_a_checksum_that_does_not_fit_are_there() -> None:
 def test_a_batch_that_runs_back_is_not_mixed_with_those_before_it() -> None:
     first, second = uniform(60, 60)
     [again] = uniform(90)
-    columns = Columns()
+    columns = GrowingColumns()
     position = 0
     with ColumnGroup(columns, "t", check_crcs=True) as group:
         for batch in batches(first + again + second):
@@ -280,21 +280,23 @@ def test_tables_of_pieces_of_arrays() -> None:
     assert columns.to_arrow().schema.field("value").type == pa.binary()
 
 
+@pytest.mark.gate
 def test_numpy_is_not_loaded_for_columns() -> None:
     code = (
         "import sys; from pykafka2.records.column_group import ColumnGroup; "
-        "from pykafka2.records.columns import Columns; ColumnGroup(Columns(), 't', True); "
+        "from pykafka2.records.columns import GrowingColumns; ColumnGroup(GrowingColumns(), 't', True); "
         "sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.gate
 def test_numpy_is_loaded_once_it_would_have_been_quicker() -> None:
     code = """
 import sys
 from pykafka2.records import column_group
 from pykafka2.records.batch import batches
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.encoder import BatchBuilder
 
 column_group.WORTH_NUMPY = 200
@@ -304,7 +306,7 @@ for size in range(150):
 blob = builder.build()
 found = []
 for _ in range(4):
-    columns = Columns()
+    columns = GrowingColumns()
     with column_group.ColumnGroup(columns, "t", check_crcs=True) as group:
         for batch in batches(blob, "t"):
             group.add(batch, 0)
@@ -337,7 +339,7 @@ def test_part_without_headers_of_a_run_with_headers_makes_a_table(start: int, st
         blob += builder.build(base_offset=base)
     run = decode_arrays(opened(blob))
     assert run is not None
-    columns = Columns()
+    columns = GrowingColumns()
     columns.add(run, start)
     columns.end_before(stop)
     assert columns.offsets == list(range(start, stop))

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pykafka2.errors import CorruptData
+from pykafka2.errors import CorruptData, IllegalArgument
+from pykafka2.records import column_group
 from pykafka2.records.batch import RecordBatch, batches, crc32c, stamp
 from pykafka2.records.batch_reader import decode_any_records as decode_uniform_records
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.column_group import ColumnGroup
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import Columns, GrowingColumns
 from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.runs import UniformRun
-from pykafka2.types import ConsumerRecord, Headers
+from pykafka2.types import ConsumerRecord, Headers, TopicPartition
 
 NOW = 1_700_000_000_000
 Shape = tuple["int | None", "int | None", int, int]
@@ -67,7 +68,7 @@ def only(blob: bytes) -> RecordBatch:
     return batch
 
 
-def rows_in(columns: Columns) -> list[RecordTuple]:
+def rows_in(columns: GrowingColumns) -> list[RecordTuple]:
     return list(
         zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)
     )
@@ -80,6 +81,7 @@ def outcome(decode: Any) -> list[RecordTuple] | str:
         return str(error)
 
 
+@pytest.mark.gate
 @given(SHAPES, st.integers(0, 200))
 @example([(None, 100, 1, 90)], 0)
 @example([(None, 100, 0, 90), (10, 100, 0, 90)], 70)
@@ -90,6 +92,7 @@ def test_columns_are_the_records(shapes: list[Shape], skipped: int) -> None:
     assert rows_in(decode_columns(batch, max_records=skipped)) == list(decode_tuples(batch))[:skipped]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(SHAPES, st.data())
 def test_damaged_batches_are_refused_as_records_are(shapes: list[Shape], data: st.DataObject) -> None:
@@ -101,6 +104,7 @@ def test_damaged_batches_are_refused_as_records_are(shapes: list[Shape], data: s
     assert outcome(lambda: rows_in(decode_columns(batch, None, "t", check_crcs=False))) == expected
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(SHAPES, st.integers(0, 200), st.data())
 @example([(None, 100, 1, 90)], 3, None)
@@ -191,7 +195,7 @@ def test_columns_travel_without_their_buffers() -> None:
     assert copy == columns
     assert copy.size_bytes == columns.size_bytes
     assert len(pickle.dumps(columns)) < 400
-    assert columns != Columns()
+    assert columns != GrowingColumns()
     assert repr(columns) == "<Columns of 5 records, offsets 35 to 39>"
 
 
@@ -226,7 +230,64 @@ def test_a_table_is_the_columns(shapes: list[Shape]) -> None:
 
 
 def test_a_table_of_nothing_has_its_columns() -> None:
-    assert Columns().to_arrow().column_names == ["offset", "timestamp", "key", "value", "headers"]
+    assert GrowingColumns(TopicPartition("orders", 3)).to_arrow().column_names == SPARK_COLUMNS
+    assert GrowingColumns().to_arrow().schema == pa.table(GrowingColumns()).schema
+
+
+SPARK_COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
+
+
+@pytest.mark.parametrize("with_numpy", [False, True])
+def test_a_table_has_topic_partition_and_timestamp_types(
+    with_numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not with_numpy:
+        monkeypatch.setattr(column_group, "_array_decoder", lambda: None)
+    columns = GrowingColumns(TopicPartition("orders", 3))
+    for kind, first in ((0, 100), (1, 104)):
+        blob = bytearray(build([(NOW, b"k", b"v" * size, []) for size in range(4)], first))
+        blob[22] |= kind << 3
+        blob[17:21] = crc32c(blob[21:]).to_bytes(4, "big")
+        with ColumnGroup(columns, "orders-3", True) as group:
+            group.add(only(bytes(blob)), 0)
+    table = columns.to_arrow()
+    assert table["topic"].to_pylist() == ["orders"] * 8
+    assert table["partition"].to_pylist() == [3] * 8
+    assert table["timestampType"].to_pylist() == columns.timestamp_types == [0] * 4 + [1] * 4
+    assert {table.schema.field(name).type.index_type for name in ("topic", "partition")} == {pa.int32()}
+    assert pa.table(columns) == table, "another library reads the same"
+    table.validate(full=True)
+
+
+def test_a_table_of_chosen_columns_has_them_in_their_order() -> None:
+    columns = GrowingColumns(TopicPartition("orders", 3))
+    decode_columns(only(build([(NOW, b"k", b"v", []), (NOW, None, None, [("h", b"1")])], 500)), columns)
+    for names in (["value", "offset"], ["headers"], ["timestampType", "topic"], ["key"], ["timestamp"]):
+        table = columns.to_arrow(names)
+        assert table == columns.to_arrow().select(names)
+    with pytest.raises(IllegalArgument, match=r"'vlaue' is not a column of records; columns are topic, part"):
+        columns.to_arrow(["vlaue"])
+    with pytest.raises(IllegalArgument, match=r"'key' is given twice"):
+        columns.to_arrow(["key", "key"])
+
+
+def test_head_and_before_leave_the_columns_as_they_were() -> None:
+    columns = decode_columns(only(build(rows_of([(5, 9, 3, 90)]), 500)))
+    rows = rows_in(columns)
+    assert rows_in(columns.head(3)) == rows[:3]
+    assert rows_in(columns.before(507)) == rows[:7]
+    assert len(columns.head(0)) == len(columns.before(0)) == 0
+    assert rows_in(columns) == rows
+    assert columns.head(3).size_bytes == columns.size_bytes
+    assert not {"add", "extend", "shorten", "end_before", "runs", "count_batch"} & set(dir(Columns))
+
+
+def test_pickled_columns_keep_their_partition() -> None:
+    columns = GrowingColumns(TopicPartition("orders", 3))
+    columns.extend([(1, NOW, b"k", b"v", [])])
+    copied = pickle.loads(pickle.dumps(columns))
+    assert copied == columns
+    assert copied.topic_partition == TopicPartition("orders", 3)
 
 
 def test_a_name_that_is_not_utf_8_is_replaced_in_a_table() -> None:
@@ -250,7 +311,7 @@ def test_times_beyond_64_bits_are_those_of_java_in_a_table(others: int) -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 def test_timestamp_types_are_known_for_each_record(grouped: bool) -> None:
     """The timestamp type of each record, in a topic that changed from CreateTime to LogAppendTime."""
-    columns = Columns()
+    columns = GrowingColumns()
     assert (columns.timestamp_type, columns.timestamp_types) == (0, [])
     found = []
     for base_offset, by_broker in ((0, False), (60, False), (120, True), (180, False)):

@@ -11,7 +11,7 @@ from pykafka2.compression import codec
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CRC_AT, CRC_START, RecordBatch, batches, crc32c
 from pykafka2.records.column_decoder import decode_columns
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.decoder import decode_records, decode_tuples
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster, build_batch
@@ -48,7 +48,7 @@ def test_an_offset_beyond_64_bits_is_corrupt() -> None:
 DECODERS: dict[str, Callable[[RecordBatch], object]] = {
     "records": lambda batch: list(decode_records(batch, "orders", 0)),
     "tuples": lambda batch: list(decode_tuples(batch, "orders-0", read_offsets=False)),
-    "columns": lambda batch: decode_columns(batch, Columns(), "orders-0", 0, None, True),
+    "columns": lambda batch: decode_columns(batch, GrowingColumns(), "orders-0", 0, None, True),
 }
 
 

@@ -17,7 +17,7 @@ from pykafka2.records import decoder
 from pykafka2.records.batch import CRC_START, batches, crc32c
 from pykafka2.records.batch_reader import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.records.column_decoder import decode_columns
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.decoder import STILL_READING, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.varint import varint
@@ -153,7 +153,7 @@ def test_damaged_records_raise_when_their_turn_comes(body: bytes, why: str) -> N
         assert str(caught.value).startswith("orders-1 at offset 501")
     with pytest.raises(CorruptData, match=why):
         list(decode_tuples(batch, "orders-1"))
-    columns = Columns()
+    columns = GrowingColumns()
     with pytest.raises(CorruptData, match=why):
         decode_columns(batch, columns, "orders-1")
     assert columns.offsets == [r.offset for r in records]
@@ -164,7 +164,7 @@ def test_records_that_end_before_their_number_are_corrupt_as_rows_and_as_columns
     body = bytes.fromhex("48 00 00 00 01 3c".replace(" ", "")) + b"v" * 30 + b"\0"
     for present, said in ((1, 2), (1, 4), (3, 5), (40, 60)):
         [batch] = batches(with_records(_numbered(body, present), said))
-        for decode in (decode_tuples, partial(decode_columns, columns=Columns())):
+        for decode in (decode_tuples, partial(decode_columns, columns=GrowingColumns())):
             with pytest.raises(CorruptData, match=f"orders-1 at offset {500 + present}.*ends within"):
                 list(decode(batch, where="orders-1"))  # type: ignore[operator]
 
@@ -239,6 +239,7 @@ def test_a_bomb_is_stopped_at_the_cap_and_named(codec: str) -> None:
     assert record.serialized_value_size == 3 << 20
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(RECORD_LISTS, st.data(), st.integers(1, 3))

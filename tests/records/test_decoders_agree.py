@@ -16,7 +16,7 @@ from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, MIN_RECORD_
 from pykafka2.records.batch_reader import decode_any_records, decode_any_tuples, looks_uniform
 from pykafka2.records.column_decoder import ColumnDecoder, decode_columns
 from pykafka2.records.column_group import ColumnGroup
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples, skip_headers
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.varint import varint
@@ -53,13 +53,13 @@ def polled(batch: RecordBatch) -> Iterable[RecordTuple]:
     yield from from_records(decode_any_records(batch, "t", 3, check_crcs=False))
 
 
-def from_columns(columns: Columns) -> list[RecordTuple]:
+def from_columns(columns: GrowingColumns) -> list[RecordTuple]:
     lists = (columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
     return list(zip(*lists, strict=True))
 
 
-def filled(fill: Callable[[Columns], object]) -> Outcome:
-    columns = Columns()
+def filled(fill: Callable[[GrowingColumns], object]) -> Outcome:
+    columns = GrowingColumns()
     try:
         fill(columns)
     except KafkaError as error:
@@ -67,13 +67,13 @@ def filled(fill: Callable[[Columns], object]) -> Outcome:
     return from_columns(columns), ""
 
 
-def in_parts(batch: RecordBatch, columns: Columns) -> None:
+def in_parts(batch: RecordBatch, columns: GrowingColumns) -> None:
     decoder = ColumnDecoder(batch, batch.records_bytes(), columns, "t-3", 0)
     while not decoder.is_done:
         decoder.run(5)
 
 
-def in_group(batch: RecordBatch, columns: Columns) -> None:
+def in_group(batch: RecordBatch, columns: GrowingColumns) -> None:
     with (
         pytest.MonkeyPatch.context() as patch,
         ColumnGroup(columns, "t-3", check_crcs=False) as group,
@@ -165,6 +165,7 @@ def forged_records(draw: st.DrawFn) -> RecordBatch:
     return batch_of(body, count, max(last, count - 1), draw(st.booleans()))
 
 
+@pytest.mark.gate
 @given(RECORD_LISTS, st.integers(1, 12))
 def test_all_decoders_agree_on_produced_batches(records: list[Input], times: int) -> None:
     builder = BatchBuilder(max_bytes=1 << 30)
@@ -177,6 +178,7 @@ def test_all_decoders_agree_on_produced_batches(records: list[Input], times: int
     assert list(decode_tuples(batch)) == rows  # with the offsets of the records
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(forged_records())
 def test_all_decoders_agree_on_forged_records(batch: RecordBatch) -> None:

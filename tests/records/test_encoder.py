@@ -74,6 +74,7 @@ def test_space_is_promised_only_where_there_is_some(records: list[Input], max_by
         assert appended or not promised
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS, st.integers(100, 400))
 def test_a_batch_of_several_records_is_never_larger_than_allowed(

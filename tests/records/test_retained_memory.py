@@ -54,6 +54,7 @@ def test_few_plans_of_batches_are_kept() -> None:
         assert len(plans._plans) <= MOST_PLANS
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize(
     ("runs", "is_kept"),
     [(MOST_RUNS, True), (MOST_RUNS + 1, False), pytest.param(3000, False, marks=pytest.mark.gate)],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +32,7 @@ def only(blob: bytes) -> RecordBatch:
     return batch
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS, st.sampled_from(CODECS), st.integers(0, 2**62))
 def test_records_round_trip(records: list[Input], codec: str, base_offset: int) -> None:
@@ -51,6 +55,7 @@ def test_records_round_trip(records: list[Input], codec: str, base_offset: int) 
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @given(RECORD_LISTS, st.sampled_from(CODECS), st.booleans())
 def test_tuples_and_columns_agree_with_records(records: list[Input], codec: str, read_offsets: bool) -> None:
@@ -155,6 +160,35 @@ def test_records_may_change_their_headers_without_changing_others(headers: list[
     for record in decode_records(only(build([Input(NOW, None, None, headers)] * 3)), "t", 0):
         assert record.headers == headers
         record.headers.append(("a", b"b"))
+
+
+@pytest.mark.parametrize("headers", [[], [("name", b"value")]])
+def test_decoded_record_is_copied_compared_and_changed_as_plain_data(
+    headers: list[Any],
+) -> None:
+    data = build([Input(NOW, None, b"v", headers)])
+
+    def decoded() -> Any:
+        return next(iter(decode_records(only(data), "t", 0)))
+
+    record = decoded()
+    assert repr(record) == repr(decoded())
+    assert f"headers={headers!r}" in repr(decoded())
+    for other in (
+        decoded(),
+        copy.copy(decoded()),
+        pickle.loads(pickle.dumps(decoded())),
+        attrs.evolve(decoded()),
+    ):
+        assert (other, other.headers) == (record, headers)
+    assert attrs.asdict(decoded())["headers"] == headers
+    ours = [("other", b"1")]
+    changed = attrs.evolve(decoded(), headers=ours)
+    record.headers = ours
+    assert record == changed != decoded()
+    assert record.headers is ours
+    del record.headers
+    assert record.headers == []
 
 
 def test_headers_that_come_again_after_others_are_their_records() -> None:

@@ -22,6 +22,7 @@ from pykafka2.errors import (
 from pykafka2.producer.accumulator import batch as batch_module
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
 from pykafka2.producer.idempotence import IdempotentPolicy, IdentityPolicy, Sequences, Verdict
 from pykafka2.producer.sending.results import Outcomes
 from pykafka2.producer.sending.sender import Sender
@@ -216,14 +217,21 @@ def flush_returns_early(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_batches_keep_their_memory(world: World, patch: pytest.MonkeyPatch) -> None:
-    """An expired batch does not return its memory."""
-    release = Accumulator.release
+    """A batch that expires on the wire does not return its memory."""
+    fail, deallocate = Accumulator.fail, BufferPool.deallocate
+    expired: list[Permit] = []
 
-    def keep(self: Accumulator, batch: ProducerBatch) -> None:
-        if not isinstance(batch.error, DeliveryTimeout):
-            release(self, batch)
+    def note(self: Accumulator, batch: ProducerBatch, error: Any, *record_errors: Any) -> None:
+        if isinstance(error, DeliveryTimeout):
+            expired.append(batch.permit)
+        fail(self, batch, error, *record_errors)
 
-    patch.setattr(Accumulator, "release", keep)
+    def keep(self: BufferPool, permit: Permit) -> None:
+        if permit not in expired:
+            deallocate(self, permit)
+
+    patch.setattr(Accumulator, "fail", note)
+    patch.setattr(BufferPool, "deallocate", keep)
 
 
 def flush_takes_no_timeout(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -255,7 +263,7 @@ def moved_leaders_end_a_batch(world: World, patch: pytest.MonkeyPatch) -> None:
                 run.next_sequence = batch.base_sequence
                 self._sequences._finish(run, batch)
             self._accumulator.fail(batch, DeliveryTimeout("it was never sent"))
-            self._accumulator.release(batch)
+            self._accumulator.pool.deallocate(batch.permit)
         else:
             attempt_failed(self, batch, sent_as, error, now, *answer, **how)
 

@@ -45,6 +45,7 @@ def isrs(cluster: KafkaCluster) -> list[set[int]]:
     return [set(cluster.partition("orders", number).isr) for number in range(PARTITIONS)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", rest_in_gate(range(6)))
 def test_failed_directory_moves_its_leaders_and_loses_no_acknowledged_record(seed: int) -> None:
     with Simulation(seed) as simulation:
@@ -90,6 +91,7 @@ def test_failed_directory_moves_its_leaders_and_loses_no_acknowledged_record(see
         assert len(cluster.controller.image.brokers[FAILED].directories) == 2
 
 
+@pytest.mark.gate
 def test_replica_of_a_failed_directory_stays_out_of_the_isr_until_the_broker_registers_with_it() -> None:
     with Simulation(11) as simulation:
         cluster = simulation.cluster(3, {"orders": Topic(PARTITIONS, 3)}, config=CONFIG, data_dir="/data")

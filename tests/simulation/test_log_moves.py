@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.admin import KafkaAdminClient
-from pykafka2.broker.replication import log_dirs as log_moves
+from pykafka2.broker.replication import directory_assignments as log_moves
 from pykafka2.structs import TopicPartition, TopicPartitionReplica
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
@@ -52,6 +52,7 @@ def directories(cluster: KafkaCluster) -> list[bytes]:
     return [partition.directory_of(MOVED) for partition in topic.partitions]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", rest_in_gate(range(6)))
 def test_replicas_move_under_load_without_a_lost_record(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_moves, "STEP_BYTES", 2000)
@@ -106,6 +107,7 @@ def test_replicas_move_under_load_without_a_lost_record(seed: int, monkeypatch: 
         assert not [name for name in names if name.endswith("-future")]
 
 
+@pytest.mark.gate
 def test_copy_is_described_as_a_future_replica_until_it_is_flushed() -> None:
     with Simulation(21) as simulation:
         cluster = simulation.cluster(3, {"orders": Topic(PARTITIONS, 3)}, config=CONFIG, data_dir="/data")
@@ -128,6 +130,7 @@ def test_copy_is_described_as_a_future_replica_until_it_is_flushed() -> None:
         assert {number: place_of(cluster, number) for number in range(PARTITIONS)} == targets
 
 
+@pytest.mark.gate
 def test_directory_that_fails_during_a_move_takes_only_its_own_replicas_offline() -> None:
     with Simulation(22) as simulation:
         cluster = simulation.cluster(3, {"orders": Topic(PARTITIONS, 3)}, config=CONFIG, data_dir="/data")

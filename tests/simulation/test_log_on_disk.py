@@ -74,6 +74,7 @@ def test_kill_loses_exactly_the_records_past_the_recovery_point() -> None:
         assert values(cluster) == [b"%d" % number for number in range(7)]
 
 
+@pytest.mark.gate
 def test_producers_that_expired_while_the_broker_was_down_are_forgotten_at_the_start() -> None:
     with Simulation(8) as simulation:
         config = {"producer.id.expiration.ms": 60_000}
@@ -136,6 +137,7 @@ def test_slow_flush_in_the_background_delays_no_produce() -> None:
         assert log.recovery_point == 1
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", rest_in_gate(range(3)))
 def test_same_seed_gives_the_same_run_with_logs_on_disk(seed: int) -> None:
     def run() -> str:

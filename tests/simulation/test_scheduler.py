@@ -49,6 +49,7 @@ def test_time_advances_despite_a_loop_that_never_sleeps() -> None:
         assert simulation.now == pytest.approx(0.01)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_loop_that_spins_fails_by_name() -> None:
     with Simulation(1) as simulation:
@@ -309,6 +310,7 @@ def test_the_wall_clock_jumps_alone() -> None:
         assert simulation.clock.monotonic() == monotonic
 
 
+@pytest.mark.gate
 def test_ended_actors_are_dropped() -> None:
     with Simulation(seed=1) as simulation:
         first = simulation.spawn(lambda: 1)
@@ -317,6 +319,7 @@ def test_ended_actors_are_dropped() -> None:
         assert first.result() == 1
 
 
+@pytest.mark.gate
 def test_failures_of_ended_actors_are_kept() -> None:
     def fail() -> None:
         raise ValueError("early")

@@ -96,6 +96,7 @@ def swapped(
         side.cluster = start(simulation, name, SWAPPED[name], has_sasl=side.has_sasl)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("security", [{}, SASL], ids=["plaintext", "sasl"])
 @pytest.mark.parametrize("seed", range(2))
 def test_clients_of_two_clusters_that_swap_addresses_stay_with_their_own(
@@ -144,6 +145,7 @@ def check_strangers(simulation: Simulation) -> None:
     assert strangers > {"ApiVersions"}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_transactions_groups_and_admins_stay_with_their_own_cluster(protocol: str) -> None:

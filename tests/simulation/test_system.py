@@ -28,6 +28,7 @@ def test_a_retried_batch_keeps_its_place(simulation: Simulation) -> None:
     assert cluster.log("orders", 0).values() == [str(n).encode() for n in range(100)]
 
 
+@pytest.mark.gate
 def test_produced_records_are_consumed_by_blocking_code(simulation: Simulation) -> None:
     cluster = simulation.cluster(topics={"orders": 2})
     producer, consumer = simulation.producer(cluster), simulation.consumer(cluster)
@@ -51,6 +52,7 @@ def test_produced_records_are_consumed_by_blocking_code(simulation: Simulation) 
     assert 4.9 < simulation.now < 10
 
 
+@pytest.mark.gate
 def test_a_leader_that_crashes_costs_no_acknowledged_record(simulation: Simulation) -> None:
     cluster = simulation.cluster(topics={"orders": 1})
     producer = simulation.producer(cluster)

@@ -62,6 +62,7 @@ def test_many_seeds_are_played_from_the_command_line(capsys: pytest.CaptureFixtu
     [
         (mutants.aborted_list_is_empty, 0, 2),
         (mutants.a_commit_is_decided_as_an_abort_now_and_then, 5, 2),
+        (mutants.a_new_coordinator_orders_no_markers, 4, 2),
     ],
 )
 def test_a_planted_bug_is_seen(

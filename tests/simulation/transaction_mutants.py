@@ -47,7 +47,7 @@ def a_new_coordinator_orders_no_markers(patch: pytest.MonkeyPatch) -> None:
     def without_markers(self: TransactionShard, now: float) -> Result:
         result = loaded(self, now)
         result.actions.clear()
-        self.endings.clear()
+        self.pending_markers.clear()
         return result
 
     patch.setattr(TransactionShard, "on_loaded", without_markers)

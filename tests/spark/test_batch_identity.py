@@ -160,6 +160,31 @@ def test_source_offsets_are_equal_in_any_order_and_spacing(tmp_path: Path, again
     assert found[0] == found[1] is not None
 
 
+def test_source_offsets_of_both_versions_of_the_log_are_equal(tmp_path: Path) -> None:
+    """Version 2 names the sources, in the order of a hash table."""
+    (tmp_path / "offsets").mkdir()
+    entries = [
+        ("v1", '{"t":{"0":20}}', '{"u":{"2":5}}', '{"v":{"0":1}}'),
+        ("v2", '2:{"v":{"0":1}}', '0:{"t":{"0":20}}', '1:{"u":{"2":5}}'),
+        ("v2", 'c:{"v":{"0":1}}', 'a:{"t": {"0": 20}}', 'b:{"u":{"2":5}}'),
+    ]
+    found = []
+    for version, *sources in entries:
+        (tmp_path / "offsets/3").write_text("\n".join([version, '{"batchTimestampMs":1}', *sources]))
+        found.append(planned_batch({"checkpointLocation": str(tmp_path)}))
+    assert found[0] == found[1] == found[2] is not None
+
+
+def test_ten_sources_of_version_2_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    offsets = [json.dumps({f"t{number}": {"0": 1}}) for number in range(11)]
+    found = []
+    for version, lines in (("v1", offsets), ("v2", [f"{n}:{one}" for n, one in enumerate(offsets)][::-1])):
+        (tmp_path / "offsets/3").write_text("\n".join([version, "{}", *lines]))
+        found.append(planned_batch({"checkpointLocation": str(tmp_path)}))
+    assert found[0] == found[1] is not None
+
+
 @attrs.define
 class Task:
     """The part of Spark's TaskContext that the sink reads."""
@@ -194,6 +219,25 @@ def test_source_offsets_that_do_not_name_records_are_unknown(tmp_path: Path, off
     """The file source numbers its batches: after a rollback, batch 1 has the same offset and other files."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets/1").write_text('v1\n{"batchTimestampMs":1}\n' + offsets)
+    assert planned_batch({"checkpointLocation": str(tmp_path)}) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "v2\n{}\n0:-",
+        'v2\n{}\n0:{"t":{"0":20}}\n1:-',
+        'v2\n{}\n{"t"}',
+        'v2\n{}\n0:{"logOffset":1}',
+        'v3\n{}\n{"t":{"0":20}}',
+        "v2\n{}",
+        "v1",
+        "",
+    ],
+)
+def test_source_offsets_of_an_entry_that_cannot_be_read_are_unknown(tmp_path: Path, entry: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/1").write_text(entry)
     assert planned_batch({"checkpointLocation": str(tmp_path)}) is None
 
 

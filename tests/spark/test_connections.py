@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ import pytest
 
 from spark_connector import connections
 from spark_connector.sink import clients
+from tests.forks import in_child
 
 
 class Client:
@@ -128,12 +127,13 @@ def test_dropped_client_is_created_again() -> None:
 @pytest.mark.slow
 def test_a_child_makes_its_own_and_closes_none_of_its_parents() -> None:
     first = connections.kept("a", {}, Client)
-    child = os.fork()
-    if child == 0:  # what fails here must not go on with pytest's work
+
+    def has_its_own() -> bool:
         mine = connections.kept("a", {}, Client)
         connections.close_all()
-        os._exit(0 if mine is not first and mine.is_closed and not first.is_closed else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return mine is not first and mine.is_closed and not first.is_closed
+
+    assert in_child(has_its_own)
     assert connections.kept("a", {}, Client) is first
 
 
@@ -149,13 +149,13 @@ def test_fork_during_client_creation_does_not_block_the_child() -> None:
     with ThreadPoolExecutor(1) as other:
         making = other.submit(connections.kept, "a", {}, slowly)
         assert begun.wait(10)
+
+        def blocks_nowhere() -> bool:
+            connections.kept("a", {}, Client)
+            with clients._offset_lookup:
+                return True
+
         with connections._lock, clients._offset_lookup:
-            child = os.fork()
-            if child == 0:  # what fails here must not go on with pytest's work
-                signal.alarm(5)
-                connections.kept("a", {}, Client)
-                with clients._offset_lookup:
-                    os._exit(0)
+            assert in_child(blocks_nowhere)
         go_on.set()
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         making.result(10)

@@ -351,6 +351,7 @@ def test_minimum_and_maximum_offsets_per_trigger_both_hold(kafka_cluster: KafkaC
         assert query.next({T0: 20, T1: 0}) == {T0: 20, T1: 0}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("batch_bytes", rest_in_gate([4_000, 60_000, 1 << 20]))
 def test_bytes_are_limited_within_a_quarter(kafka_cluster: KafkaCluster, batch_bytes: int) -> None:
     send(kafka_cluster, "t", [6000, 2000], size=100, batch_bytes=batch_bytes)
@@ -366,6 +367,7 @@ def test_bytes_are_limited_within_a_quarter(kafka_cluster: KafkaCluster, batch_b
         assert size == pytest.approx(200 << 10, rel=0.25)
 
 
+@pytest.mark.gate
 def test_records_that_grow_are_limited_as_well(kafka_cluster: KafkaCluster) -> None:
     for size in (1000, 3000):
         send(kafka_cluster, "t", [400], size=size, batch_bytes=16_000)
@@ -549,6 +551,7 @@ def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None
         assert lenient.next(first) == {}
 
 
+@pytest.mark.gate
 def test_deleted_topic_is_skipped_while_the_query_runs(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -624,6 +627,7 @@ def test_topic_that_is_created_again_during_a_run_is_read_from_0_after_a_warning
         assert again.next(without) == {T0: count, T1: 2, U0: 7}
 
 
+@pytest.mark.gate
 def test_two_topics_that_are_created_again_are_one_batch_each_run(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.create_topic("u", partitions=1)
     settings = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
@@ -655,6 +659,7 @@ def test_topic_that_is_created_again_during_available_now_is_left_to_the_next_ru
         assert later.next({U0: 0}) == {T0: 8, T1: 2, U0: 0}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("has_first", [True, False], ids=["new query", "resumed query"])
 def test_topic_that_is_created_again_before_the_first_batch_of_available_now_is_a_loss(
     kafka_cluster: KafkaCluster, has_first: bool

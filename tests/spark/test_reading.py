@@ -97,6 +97,7 @@ def test_columns_have_the_requested_order(kafka_cluster: KafkaCluster) -> None:
     assert rows(table)[2] == {"offset": 2, "value": b"0000000002", "timestampType": 0}
 
 
+@pytest.mark.gate
 def test_many_rows_come_in_batches_of_sparks_size(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [25_000], size=4)
     table = read(kafka_cluster, 0, 25_000)
@@ -174,6 +175,7 @@ def test_a_log_that_ends_before_the_range_is_a_loss(kafka_cluster: KafkaCluster)
         read(kafka_cluster, 7, 9, **{"kafkaConsumer.pollTimeoutMs": "1000"})
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(
     brokers=2,
     topics={"t": 1},

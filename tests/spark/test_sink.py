@@ -105,7 +105,6 @@ def files(spark: SparkSession, tmp_path: Path) -> Input:
     return Input(spark, tmp_path)
 
 
-@pytest.mark.smoke
 def test_every_column_is_written(
     spark: SparkSession, spark_kafka: ClusterApi, topic: str, servers: dict[str, str]
 ) -> None:
@@ -189,7 +188,6 @@ def test_a_batch_write_is_all_or_nothing(
     assert committed(spark_kafka.bootstrap_servers, topic) == Counter(str(n) for n in range(400))
 
 
-@pytest.mark.smoke
 def test_a_stream_is_written_at_least_once(
     spark_kafka: ClusterApi, topic: str, sink: dict[str, str], files: Input
 ) -> None:
@@ -199,7 +197,6 @@ def test_a_stream_is_written_at_least_once(
     assert committed(spark_kafka.bootstrap_servers, topic) == Counter("abcd")
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("delivery", ["exactly_once", "exactly_once_per_task"])
 def test_a_batch_that_is_played_again_is_not_written_again(
     spark_kafka: ClusterApi, topic: str, sink: dict[str, str], files: Input, delivery: str

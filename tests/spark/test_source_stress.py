@@ -24,7 +24,7 @@ from spark_connector.source.ranges import OffsetRange, tasks_of
 from spark_connector.source.reading import RangeTask
 from spark_connector.source.samples import Samples
 from spark_connector.source.topics import Topics
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_long
 from tests.spark.kafka_data import AGES, add_partitions, age_out, send
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka(brokers=1)]
@@ -91,7 +91,7 @@ def there(cluster: KafkaCluster, partitions: list[TopicPartition]) -> set[Place]
 
 
 @pytest.mark.parametrize("loses", [False, True], ids=["all is there", "some is lost"])
-@pytest.mark.parametrize("seed", rest_in_gate(range(4)))
+@pytest.mark.parametrize("seed", rest_in_long(range(4), in_gate=2))
 def test_each_record_is_read_once(kafka_cluster: KafkaCluster, seed: int, loses: bool) -> None:
     chance = random.Random(seed)
     settings = {

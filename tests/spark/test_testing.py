@@ -18,6 +18,7 @@ assert not hasattr(sys.modules["spark_connector.testing"], "spark_kafka")
 """
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_session_can_be_made_where_there_is_no_pytest() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], check=True, timeout=60)

@@ -33,6 +33,7 @@ from pykafka2.testing.views.partitions import (
     PartitionView,
     ReplicaView,
 )
+from pykafka2.testing.views.share_groups import ShareGroupView, SharePartitionView, ShareRecordView
 from pykafka2.testing.views.transactions import TransactionView
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
@@ -87,6 +88,7 @@ def test_a_call_whole_and_byte_by_byte(caller: socket.socket) -> None:
     assert answer["result"]["leader"] == 0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_large_request_takes_time_linear_in_its_size(caller: socket.socket) -> None:
     """Each read once scanned, and copied, all bytes that had come before it: 8 MiB took four seconds."""
@@ -459,6 +461,9 @@ VIEWS_OF_PYTHON = (
     MemberView,
     PartitionView,
     ReplicaView,
+    ShareGroupView,
+    SharePartitionView,
+    ShareRecordView,
     TransactionView,
 )
 
@@ -544,6 +549,7 @@ def test_count_of_a_value_that_is_one_of_several_is_refused() -> None:
         check_path(schema_of(Action), "count", "the result")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
@@ -674,6 +680,7 @@ def test_request_that_comes_byte_by_byte_must_be_complete_in_time(
                 return
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_responses_that_are_not_taken_in_time_end_their_connection(
     port: AdminPort, monkeypatch: pytest.MonkeyPatch

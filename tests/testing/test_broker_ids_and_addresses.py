@@ -21,6 +21,7 @@ from tests.broker.support.raw_client import RawClient
 from tests.gate import rest_in_gate
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("process", rest_in_gate([False, True]))
 def test_broker_ids_start_at_first_broker_id(process: bool) -> None:

@@ -103,6 +103,7 @@ def test_a_restarted_broker_keeps_its_port() -> None:
             wire.call(METADATA, 12)
 
 
+@pytest.mark.gate
 def test_restarted_broker_releases_its_former_parts(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     old = []
@@ -163,6 +164,7 @@ def test_the_seed_decides_the_ids_of_topics() -> None:
     assert ids[0] != ids[2]
 
 
+@pytest.mark.gate
 def test_cluster_id_differs_between_two_clusters_and_between_two_starts_in_memory() -> None:
     one, other = KafkaCluster(brokers=1), KafkaCluster(brokers=1)
     ids = []
@@ -231,6 +233,7 @@ def test_placement_balances_leaders_and_followers(brokers: int, factor: int) -> 
         assert {hosts.count(broker) for broker in range(brokers)} == {count // brokers}
 
 
+@pytest.mark.gate
 def test_a_thousand_partitions_are_created_quickly_and_lead() -> None:
     with KafkaCluster(brokers=3) as cluster:
         cluster.create_topic("wide", 1000)

@@ -27,7 +27,6 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.produce import ProduceRequest
-from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import STANDARD_AUTHORIZER
@@ -168,8 +167,6 @@ def test_clear_takes_everything_back(live: LiveCluster) -> None:
 @one_broker
 def test_invalid_faults_are_rejected(kafka_cluster: KafkaCluster) -> None:
     controls = kafka_cluster.controls
-    with pytest.raises(ConfigurationError, match="ShareFetchRequest is not served"):
-        controls.fail_next(ShareFetchRequest, RequestTimedOut)
     with pytest.raises(ConfigurationError, match="times"):
         controls.fail_next(ProduceRequest, RequestTimedOut, times=0)
     for error, name in (

@@ -15,7 +15,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.faults.rule import Action
-from pykafka2.errors import CoordinatorLoadInProgress, KafkaTimeoutError, NotLeaderOrFollower
+from pykafka2.errors import CoordinatorLoadInProgress, GroupIdNotFound, KafkaTimeoutError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -25,6 +25,7 @@ from pykafka2.protocol.messages.committed_offsets import (
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster, Simulation, Topic
 from pykafka2.testing.controls.controls import Controls
@@ -325,6 +326,28 @@ def coordinators(world: World) -> None:
     assert [one.transactional_id for one in cluster.transactions()] == ["tx"]
 
 
+def share_groups(world: World) -> None:
+    controls, cluster = world.controls, world.cluster
+    with pytest.raises(GroupIdNotFound):
+        cluster.share_group("s")
+    fetch = ShareFetchRequest(
+        group_id="s",
+        member_id="m",
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1000,
+        max_records=1,
+        batch_size=1,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+    assert world.ask(world.leader, fetch, 2).error_code == 0
+    with pytest.raises(GroupIdNotFound):
+        cluster.share_partition("s", T0)
+    assert controls.expire_locks("s") == 0
+
+
 def the_controller(world: World) -> None:
     controls, cluster = world.controls, world.cluster
     epoch = cluster.controller.epoch
@@ -509,6 +532,7 @@ CONTROLS = (
     an_unflushed_tail_is_kept,
     who_is_in_sync,
     coordinators,
+    share_groups,
     the_controller,
     links,
     rules,

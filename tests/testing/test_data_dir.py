@@ -29,6 +29,7 @@ from pykafka2.testing.views.partitions import PartitionView
 from .described import AUTHORIZED, described, fill
 
 
+@pytest.mark.gate
 def test_metadata_survives_restarts_of_two_brokers(tmp_path: Path) -> None:
     before = None
     for _ in range(3):
@@ -46,6 +47,7 @@ def test_metadata_survives_restarts_of_two_brokers(tmp_path: Path) -> None:
                 assert all(partition.leader in (0, 1) for partition in topic.partitions)
 
 
+@pytest.mark.gate
 def test_crash_of_all_brokers_loses_no_metadata(tmp_path: Path) -> None:
     with (
         KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path / "first") as cluster,
@@ -148,6 +150,7 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
         KafkaCluster(1, data_dir=tmp_path).start()
 
 
+@pytest.mark.gate
 def test_restart_of_a_cluster_keeps_the_leaders(tmp_path: Path) -> None:
     def partitions(cluster: KafkaCluster) -> list[PartitionView]:
         return [cluster.partition("orders", number) for number in range(6)]
@@ -180,6 +183,7 @@ def test_number_as_data_dir_is_refused() -> None:
         KafkaCluster(1, data_dir=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.gate
 def test_cluster_in_a_child_process_keeps_its_data(tmp_path: Path) -> None:
     with KafkaCluster(1, ["a"], data_dir=tmp_path, process=True) as cluster:
         cluster.create_topic("b")

@@ -75,6 +75,7 @@ def test_records_and_idempotent_producers_survive_restarts(tmp_path: Path) -> No
                 assert view.leader in (0, 1)
 
 
+@pytest.mark.gate
 def test_records_survive_a_crash_of_both_brokers(tmp_path: Path) -> None:
     with running(tmp_path / "first") as cluster:
         produce_both(cluster, 0)
@@ -84,6 +85,7 @@ def test_records_survive_a_crash_of_both_brokers(tmp_path: Path) -> None:
             assert values_of(cluster, topic) == expected(topic, COUNT)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("protocol", "crashes"),
     [
@@ -120,6 +122,7 @@ def test_group_continues_at_its_committed_offsets(tmp_path: Path, protocol: str,
             assert (record.offset, record.value) == (20, b"20")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("crashes", [pytest.param(False, marks=pytest.mark.gate), True])
 def test_transactions_end_after_a_restart_as_they_would_have(tmp_path: Path, crashes: bool) -> None:
     folder = tmp_path / "first"

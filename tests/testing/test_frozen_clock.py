@@ -55,6 +55,7 @@ def test_records_are_accepted_and_have_real_timestamps_while_the_clock_is_frozen
     assert all(since_ms <= one <= time.time() * 1000 for one in timestamps)
 
 
+@pytest.mark.gate
 def test_records_are_accepted_if_the_clock_freezes_after_the_start_of_cluster_and_client() -> None:
     with (
         KafkaCluster(1, {"orders": 1}) as cluster,
@@ -75,6 +76,7 @@ def test_wall_clock_in_ms_and_ns_agree_while_the_clock_is_frozen() -> None:
     assert before // 1_000_000 <= between <= after // 1_000_000
 
 
+@pytest.mark.gate
 def test_clock_of_the_spark_connector_is_real_while_the_clock_is_frozen() -> None:
     since, wall = time.monotonic(), time.time()
     with freeze_time(PAST):

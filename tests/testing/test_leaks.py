@@ -11,7 +11,7 @@ from pykafka2.testing import KafkaCluster
 from pykafka2.testing.fixtures.clusters import _open_transactions
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.transactions import ClusterTransactions, Producer
+from tests.broker.support.transactions import A, ClusterTransactions, Producer
 
 
 @pytest.mark.slow
@@ -21,6 +21,18 @@ def test_an_open_transaction_is_left_behind(simulation: Simulation) -> None:
     assert Producer(world).begin().add(("t", 0)) == [0]
     assert _open_transactions(world.cluster, ()) == ["open transaction 'tid' (Ongoing)"]
     assert _open_transactions(world.cluster, ("transactions",)) == []
+
+
+@pytest.mark.slow
+def test_aborted_transaction_without_its_markers_is_no_leak(simulation: Simulation) -> None:
+    world = ClusterTransactions(simulation)
+    producer = Producer(world).begin()
+    assert producer.add(A) == [0]
+    world.hold_markers()
+    assert world.end(producer.identity, committed=False).error_code == 0
+    assert world.state == "PrepareAbort"
+    assert _open_transactions(world.cluster, ()) == []
+    world.finish()
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_failures_are_reported_with_leaks_and_timelines(pytester: pytest.Pyteste
     result = run(
         pytester,
         """
-        import socket, threading
+        import _thread, socket, threading
         import pytest
         from pykafka2 import KafkaProducer
         from pykafka2.protocol.framing import encode_request
@@ -139,6 +139,10 @@ def test_failures_are_reported_with_leaks_and_timelines(pytester: pytest.Pyteste
         @one
         def test_thread(kafka_cluster):
             threading.Thread(target=threading.Event().wait, name="stray", daemon=True).start()
+
+        @one
+        def test_thread_of_a_library_in_c(kafka_cluster):
+            _thread.start_new_thread(lambda: (threading.current_thread(), threading.Event().wait(9)), ())
 
         @one
         def test_clean(kafka_cluster):
@@ -202,7 +206,7 @@ def test_failures_are_reported_with_leaks_and_timelines(pytester: pytest.Pyteste
         "ignore",
     )
     # A failed test is not charged with what it could not close any more.
-    result.assert_outcomes(passed=8, failed=2, errors=11)
+    result.assert_outcomes(passed=9, failed=2, errors=11)
     for line in (
         "*the test left behind: unclosed KafkaProducer (left-open)*",
         "*the test left behind: unclosed connection without requests from 127*",

@@ -599,7 +599,6 @@ def test_removed_rule_releases_the_requests_it_holds(live: LiveCluster) -> None:
         ({"api": "Produce", "then": "stale_metadata"}, "one of DescribeCluster"),
         ({"api": "Produce", "then": "replace_reply"}, "needs reply"),
         ({"api": "Produce", "then": "hold", "reply": {}}, "needs reply"),
-        ({"api": "ShareFetch", "then": "hold"}, "is not served"),
         ({"api": "Produce", "then": "hold", "broker": 7}, "Unknown broker 7"),
         ({"api": "Produce", "then": 5}, "then=5: use an action"),
         ({"api": True, "then": "hold"}, "unknown request True"),

@@ -24,6 +24,7 @@ from tests.broker.support.raw_client import RawClient
 METADATA = MetadataRequest(topics=None)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path) -> None:
     before = set(threading.enumerate())  # such as those of a cluster that other tests share
@@ -127,6 +128,7 @@ def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
         KafkaCluster(tls=TlsContext(cert_file=str(certificate), server_side=True, verify=False), process=True)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_reload_certificates_reloads_the_file_of_the_trusted_authority(tmp_path: Path) -> None:
     """Clients of the replaced authority are refused, also those whose TLS session could be resumed."""

@@ -21,7 +21,7 @@ from pykafka2 import (
     testing,
 )
 from pykafka2.broker.broker import Broker
-from pykafka2.broker.faults.throttle import ThrottleRule
+from pykafka2.broker.faults.throttle_rules import ThrottleRule
 from pykafka2.broker.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.testing.remote.cluster import BrokerView, ProcessCluster

@@ -1,8 +1,8 @@
 """Features of a cluster (KIP-584), and the releases of Apache Kafka that it can imitate.
 
-Names and levels are those of Apache Kafka, without streams.version and eligible.leader.replicas.version,
-which are left out, and from 4.4 on without share.version. The finalized levels are part of the controller's
-image. ApiVersions returns them, and the transaction coordinator reads its transaction.version from them.
+Names and levels are those of Apache Kafka, without streams.version. The finalized levels are part of the
+controller's image. ApiVersions returns them, and the transaction coordinator reads its transaction.version
+from them.
 
 `RANGES` has one line per API: key, name, and for each release that changed it the range of versions. They are
 taken from the message schemas in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2,
@@ -28,6 +28,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
 
 
 @attrs.define(frozen=True)
@@ -150,19 +151,18 @@ METADATA_VERSIONS: Final = {
     "4.4": Levels(7, 33),
 }
 
-# The levels of the other features, by the release from which on they apply. As 4.4 a broker does not claim
-# share groups (KIP-932), which it does not have; older releases respond as recorded.
-FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels | None]]] = {
+# The levels of the other features, by the release from which on they apply.
+FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels]]] = {
     ELR_VERSION: {"4.1": Levels(0, 1)},
     "group.version": {"4.0": Levels(0, 1)},
     KRAFT_VERSION: {"3.9": Levels(0, 1)},
-    "share.version": {"4.1": Levels(0, 1), "4.4": None},
+    SHARE_VERSION: {"4.1": Levels(0, 1), "4.4": Levels(0, 2)},
     TRANSACTION_VERSION: {"4.0": Levels(0, 2)},
 }
 FINALIZED_SINCE: Final = {
     ELR_VERSION: "4.1",
     "group.version": "4.0",
-    "share.version": "4.2",
+    SHARE_VERSION: "4.2",
     TRANSACTION_VERSION: "4.0",
 }
 """The releases from which on a new cluster finalizes a feature; kraft.version is not part of the image."""
@@ -276,9 +276,7 @@ def _features(name: str) -> tuple[dict[str, Levels], dict[str, int]]:
     supported, finalized = {METADATA_VERSION: metadata_version}, {METADATA_VERSION: metadata_version.highest}
     for feature, by_release in FEATURE_LEVELS.items():
         for since, levels in by_release.items():
-            if _is_since(name, since) and levels is None:
-                del supported[feature]
-            elif _is_since(name, since) and levels is not None:
+            if _is_since(name, since):
                 supported[feature] = levels
         if feature in supported and feature in FINALIZED_SINCE and _is_since(name, FINALIZED_SINCE[feature]):
             finalized[feature] = supported[feature].highest
@@ -291,7 +289,7 @@ def _is_since(name: str, first: str) -> bool:
 
 DEFAULT: Final = _release(DEFAULT_NAME)
 SUPPORTED: Final = DEFAULT.supported
-IMPLEMENTED: Final = MappingProxyType({**_release(RELEASES[-1]).supported, "share.version": Levels(0, 2)})
+IMPLEMENTED: Final = _release(RELEASES[-1]).supported
 """The levels that a metadata log can have, whatever release a cluster imitates."""
 LATEST: Final = DEFAULT.finalized
 """The level of each feature that a new cluster finalizes."""

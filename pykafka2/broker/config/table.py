@@ -11,6 +11,7 @@ from typing import Final
 OWN_TABLE: Final = """\
 allow.everyone.if.no.acl.found BOOLEAN false
 channel.mode STRING pipelined [pipelined, serial]
+client.telemetry BOOLEAN false
 log.validate STRING headers [headers, strict]
 max.pipelined.bytes LONG 134217728 [1,...]
 max.pipelined.requests INT 256 [1,...]
@@ -42,6 +43,11 @@ DEPARTURES: Final[dict[str, tuple[str, str, str]]] = {
         "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "[PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER]",
         "there is no Kerberos here",
+    ),
+    "share.coordinator.state.topic.replication.factor": (
+        "-1",
+        "[-1,...,32767]",
+        "as default.replication.factor",
     ),
     "socket.receive.buffer.bytes": ("-1", "[-1,...]", "the kernel tunes the buffer"),
     "socket.send.buffer.bytes": ("-1", "[-1,...]", "the kernel tunes the buffer"),

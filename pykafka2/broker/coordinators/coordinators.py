@@ -1,4 +1,4 @@
-"""A broker's coordinators on its partitions of __consumer_offsets and __transaction_state.
+"""A broker's coordinators on its partitions of the internal topics.
 
 Connects the replicas and the shards: when the broker becomes the leader of a partition, a shard is created
 and its log is loaded in its own turn; it serves until the leader changes. Records are appended as the leader,
@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
-from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
-from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partitions_of
+from pykafka2.broker.coordinators.inter_broker import InterBrokerSender, ShareStateClient
+from pykafka2.broker.coordinators.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    partitions_of,
+)
 from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.coordinators.groups.service import GroupCoordinator
     from pykafka2.broker.coordinators.replay import Caller
     from pykafka2.broker.coordinators.runtime import CoordinatorService
+    from pykafka2.broker.coordinators.share.service import ShareCoordinator
     from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
@@ -36,11 +42,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
+CODECS = {
+    OFFSETS_TOPIC: "offsets.topic.compression.codec",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.compression.codec",
+}
+"""Kafka has no such option for the transaction log."""
 
 
 class Coordinators:
-    """The two coordinators of one broker, from its start to its stop."""
+    """The coordinators of one broker, from its start to its stop."""
 
     def __init__(
         self,
@@ -50,14 +61,17 @@ class Coordinators:
         *,
         new_id: Callable[[], str],
         next_producer_id: Callable[[], int],
+        share_persister: Callable[[], ShareStateClient],
     ) -> None:
         self._node = node
         self._replicas = replicas
-        self._inter_broker = inter_broker
+        self.inter_broker = inter_broker
+        self.share_persister = share_persister
         self._new_id = new_id
         self._next_producer_id = next_producer_id
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._shares: ShareCoordinator | None = None
         self.markers: MarkerSender | None = None
         """Sends committed markers at the end of a turn; None until the first transaction."""
         self._verifier: Verifier | None = None
@@ -75,7 +89,7 @@ class Coordinators:
         self.is_loading_held = is_held
         self._note_due()
 
-    # ------------------------------------------------------------------ the two coordinators
+    # ------------------------------------------------------------------ the coordinators
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -96,6 +110,8 @@ class Coordinators:
             )
             self._groups.on_problem = self._node.problems.note
             self._groups.on_due = self._note_due
+            self._groups.share_persister = self.share_persister
+            self._groups.clock = self._now
             self._groups.on_topics(ImageTopics(self._node.image), self._now())
         return self._groups
 
@@ -117,7 +133,7 @@ class Coordinators:
             self._transactions.on_problem = self._node.problems.note
             self._transactions.on_due = self._note_due
             self._transactions.on_topics(ImageTopics(self._node.image))
-            self.markers = MarkerSender(self._node, self._inter_broker, self._transactions)
+            self.markers = MarkerSender(self._node, self.inter_broker, self._transactions)
         return self._transactions
 
     @property
@@ -126,23 +142,48 @@ class Coordinators:
         return self._transactions
 
     @property
+    def shares(self) -> ShareCoordinator:
+        if self._shares is None:
+            from pykafka2.broker.coordinators.settings import share_settings
+            from pykafka2.broker.coordinators.share.service import ShareCoordinator
+
+            self._shares = ShareCoordinator(
+                share_settings(self._node.config),
+                self._partition_count(SHARE_STATE_TOPIC),
+                self._wall_ms,
+                ImageTopics(self._node.image),
+            )
+            self._shares.on_problem = self._node.problems.note
+            self._shares.on_due = self._note_due
+        return self._shares
+
+    @property
     def verifier(self) -> Verifier:
         """The verifier of batches that start a transaction."""
         if self._verifier is None:
             from pykafka2.broker.coordinators.transactions.verifier import Verifier
 
-            self._verifier = Verifier(self._node, self._replicas, self._inter_broker)
+            self._verifier = Verifier(self._node, self._replicas, self.inter_broker)
         return self._verifier
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Return the options of a group; one broker option is dynamic (KIP-1263)."""
+        """Return the options of a group; two broker options are dynamic (KIP-1263)."""
         node = self._node
-        interval = str(node.config.int("group.consumer.assignment.interval.ms"))
-        own = node.image.configs_of(GROUP_RESOURCE, group_id)
-        return {"consumer.assignment.interval.ms": interval, **own}
+        dynamic = {
+            f"{kind}.assignment.interval.ms": str(node.config.int(f"group.{kind}.assignment.interval.ms"))
+            for kind in ("consumer", "share")
+        }
+        return {**dynamic, **node.image.configs_of(GROUP_RESOURCE, group_id)}
 
     def _service(self, topic: str) -> CoordinatorService[Any]:
-        return self.groups if topic == OFFSETS_TOPIC else self.transactions
+        if topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if topic == TRANSACTIONS_TOPIC else self.shares
+
+    def _services(self) -> list[CoordinatorService[Any]]:
+        """Return the coordinators that were used here."""
+        services = (self._groups, self._transactions, self._shares)
+        return [service for service in services if service is not None]
 
     def _partition_count(self, topic: str) -> int:
         image = self._node.image.topics.get(topic)
@@ -180,15 +221,15 @@ class Coordinators:
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
         node = self._node
-        # Kafka has no such option for the transaction log.
-        codec = node.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
+        codec = node.config.int(CODECS[topic]) if topic in CODECS else 0
         log = self._logs[key] = ReplicaLog(self._replicas, key, self._wall_ms, node.events, codec)
+        self._service(topic).partitions = self._partition_count(topic)
         if topic == OFFSETS_TOPIC:
-            self.groups.partitions = self._partition_count(topic)
             self.groups.elect(number, log)
-        else:
-            self.transactions.partitions = self._partition_count(topic)
+        elif topic == TRANSACTIONS_TOPIC:
             self.transactions.elect(number, leader_epoch, log)
+        else:
+            self.shares.elect(number, log)
         self.epochs[key] = leader_epoch
         self._to_load[key] = None
         self._note_due()
@@ -219,6 +260,8 @@ class Coordinators:
             self._groups.on_topics(ImageTopics(image), now)
         if self._transactions is not None:
             self._transactions.on_topics(ImageTopics(image))
+        if self._shares is not None:
+            self._shares.on_topics(ImageTopics(image), now)
 
     def on_moved(self, key: Key) -> None:
         """Handle a moved coordinated partition: responses can wait for its high watermark."""
@@ -232,8 +275,7 @@ class Coordinators:
         if self._to_load and not self.is_loading_held:
             self.due = 0.0
             return
-        groups = FOREVER if self._groups is None else self._groups.due
-        self.due = groups if self._transactions is None else min(groups, self._transactions.due)
+        self.due = min([service.due for service in self._services()], default=FOREVER)
 
     def run(self, now: float) -> None:
         """Load waiting partitions and run due timers."""
@@ -241,10 +283,8 @@ class Coordinators:
             to_load, self._to_load = self._to_load, {}
             for key in to_load:
                 self._load(key, now)
-        if self._groups is not None:
-            self._groups.poll(now)
-        if self._transactions is not None:
-            self._transactions.poll(now)
+        for service in self._services():
+            service.poll(now)
         self._note_due()
 
     def _load(self, key: Key, now: float) -> None:

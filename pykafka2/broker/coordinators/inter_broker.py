@@ -6,7 +6,7 @@ Each has a timeout on the sender's timing wheel. Access requires the cluster's l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pykafka2.broker.node import Node
 from pykafka2.broker.server.links import Links
@@ -14,6 +14,16 @@ from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.protocol.struct import Request, Response
 
 R = TypeVar("R", bound=Response)
+
+
+class ShareStateClient(Protocol):
+    """The client of the share coordinators (share/persister.py), as the layers below it call it."""
+
+    def call(
+        self, group_id: str, topic_id: bytes, entry: Any, done: Callable[[Any, float], None], now: float
+    ) -> None:
+        """Send the entry of a request about a share partition; `done` is called with its result."""
+        ...
 
 
 class InterBrokerSender:

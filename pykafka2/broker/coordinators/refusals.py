@@ -15,11 +15,19 @@ from pykafka2.protocol.struct import Request
 
 REFUSAL: Final = Refusal(silent=errors.BrokerError)
 OFFSET_FETCH: Final = Refusal(blank={"committed_offset": -1, "metadata": ""})
+WITH_MESSAGE: Final = Refusal()
 _DEVIATIONS: Final = {
     ApiKey.OFFSET_FETCH: OFFSET_FETCH,
     ApiKey.JOIN_GROUP: Refusal(repeats=("member_id",)),
     ApiKey.INIT_PRODUCER_ID: Refusal(blank={"producer_epoch": -1}),
     ApiKey.ADD_PARTITIONS_TO_TXN: Refusal(top=False),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: WITH_MESSAGE,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: WITH_MESSAGE,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: WITH_MESSAGE,
+    ApiKey.READ_SHARE_GROUP_STATE: WITH_MESSAGE,
+    ApiKey.WRITE_SHARE_GROUP_STATE: WITH_MESSAGE,
+    ApiKey.DELETE_SHARE_GROUP_STATE: WITH_MESSAGE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: WITH_MESSAGE,
 }
 
 

@@ -1,9 +1,9 @@
 """Building blocks of coordinator shards: records, results, deferred responses.
 
-A shard is the state of one partition of __consumer_offsets or __transaction_state. It is sans-IO: an
+A shard is the state of one partition of a coordinator's internal topic. It is sans-IO: an
 operation returns a `Result` with the records to append and the responses to send once they are committed.
 Durable state changes only when records are replayed: right after the append, or by the next coordinator from
-its log. runtime.py executes results; the two kinds of shards are groups/shard.py and transactions/shard.py.
+its log. runtime.py executes results; the kinds of shards are shard.py of groups/, transactions/ and share/.
 """
 
 from __future__ import annotations
@@ -190,6 +190,8 @@ class Result:
     actions: list[WriteMarkers] = attrs.field(factory=list)
     producer: Producer | None = None
     """Set for a batch that belongs to a transaction."""
+    delete_before: int | None = None
+    """The records of the log before this offset are obsolete and are deleted."""
     on_appended: Callable[[Result], None] | None = None
     on_append_error: Callable[[BrokerError, Result], None] | None = None
 
@@ -226,8 +228,10 @@ class Shard(Protocol):
         """When `poll` has work next; infinity if never."""
         ...
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
-        """Apply one record; `producer` is set if it belongs to an open transaction."""
+    def replay(
+        self, key: bytes, value: bytes | None, producer: Producer | None, now: float, offset: int
+    ) -> None:
+        """Apply the record at an offset; `producer` is set if it belongs to an open transaction."""
         ...
 
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:

@@ -144,6 +144,9 @@ class ReplicaLog:
         note_records(self._events, self._key[0], records, now)
         return offset
 
+    def delete_before(self, offset: int) -> None:
+        self._replicas.log_manager.delete_obsolete(self._key, offset)
+
     @property
     def high_watermark(self) -> int:
         return self._replicas.log_of(self._key).high_watermark
@@ -195,6 +198,6 @@ def entries_in(batches: Iterable[RecordBatch]) -> Iterator[Entry | Marker]:
             if producer is not None and (marker.is_commit or marker.is_abort):
                 yield Marker(producer, marker.is_commit)
             continue
-        for _, _, key, value, _ in decode_tuples(batch):
+        for offset, _, key, value, _ in decode_tuples(batch):
             if key is not None:
-                yield Entry(bytes(key), None if value is None else bytes(value), producer)
+                yield Entry(bytes(key), None if value is None else bytes(value), producer, offset)

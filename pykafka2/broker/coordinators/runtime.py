@@ -66,6 +66,10 @@ class ShardLog(Protocol):
         """
         ...
 
+    def delete_before(self, offset: int) -> None:
+        """Delete the records before an offset, as far as they are committed."""
+        ...
+
     @property
     def high_watermark(self) -> int: ...
 
@@ -77,6 +81,7 @@ class Entry:
     key: bytes
     value: bytes | None
     producer: Producer | None = None
+    offset: int = -1
 
 
 @attrs.define(frozen=True)
@@ -145,7 +150,7 @@ class ShardRuntime:
             if isinstance(entry, Marker):
                 self.shard.replay_marker(entry.producer, entry.committed, now)
             else:
-                self.shard.replay(entry.key, entry.value, entry.producer, now)
+                self.shard.replay(entry.key, entry.value, entry.producer, now, entry.offset)
 
     @property
     def is_active(self) -> bool:
@@ -230,8 +235,11 @@ class ShardRuntime:
             except BrokerError as error:
                 self._append_failed(result, error, now)
                 return
-            for record in result.records:
-                self.shard.replay(record.key, record.value, result.producer, now)
+            first = self.end_offset - len(result.records)
+            for offset, record in enumerate(result.records, first):
+                self.shard.replay(record.key, record.value, result.producer, now, offset)
+        if result.delete_before is not None:
+            self.log.delete_before(result.delete_before)
         if result.on_appended is not None:
             result.on_appended(result)
         self._held_actions.extend((self.end_offset, action) for action in result.actions)
@@ -267,7 +275,7 @@ Split = list[tuple[str, Request[Any]]]
 
 
 class CoordinatorService(Generic[ShardT]):
-    """Common parts of both coordinators: partitions, routing, time."""
+    """Common parts of the coordinators: partitions, routing, time."""
 
     def __init__(self, partitions: int, write_timeout: float) -> None:
         self.partitions = partitions
@@ -293,7 +301,7 @@ class CoordinatorService(Generic[ShardT]):
         """Replay the partition's log and start to respond."""
         runtime = self.runtimes[partition]
         runtime.load(entries, end_offset, now)
-        self._note(runtime)
+        self.note_activity(runtime)
 
     def resign(self, partition: int) -> None:
         """Stop coordinating a partition: waiting requests get NOT_COORDINATOR."""
@@ -322,7 +330,7 @@ class CoordinatorService(Generic[ShardT]):
             self.on_problem(f"a timer of {type(self).__name__}, partition {partition}", error)
             return now + RETRY_INTERVAL
 
-    def _note(self, runtime: ShardRuntime) -> None:
+    def note_activity(self, runtime: ShardRuntime) -> None:
         """Record activity in a partition: its next deadline can have moved forward."""
         deadline = runtime.next_deadline
         if deadline < self.due:
@@ -345,10 +353,10 @@ class CoordinatorService(Generic[ShardT]):
             responses[position] = response
             arrived.append(position)
             if len(arrived) == len(parts):
-                deferred.complete(merge(request, cast("list[Response]", responses)))
+                deferred.complete(self.merge(request, cast("list[Response]", responses)))
 
         if not parts:
-            deferred.complete(merge(request, []))
+            deferred.complete(self.merge(request, []))
         for position, (key, part) in enumerate(parts):
             part_deferred: Deferred[Any] = Deferred(part, caller.version)
             part_deferred.then(partial(note, position))
@@ -364,15 +372,15 @@ class CoordinatorService(Generic[ShardT]):
         def note(response: Response) -> None:
             responses.append(response)
             if len(responses) == len(runtimes):
-                deferred.complete(merge(request, responses))
+                deferred.complete(self.merge(request, responses))
 
         if not runtimes:
-            deferred.complete(merge(request, []))
+            deferred.complete(self.merge(request, []))
         for runtime in runtimes:
             part_deferred: Deferred[Any] = Deferred(request, caller.version)
             part_deferred.then(note)
             runtime.submit(caller, part_deferred, now)
-            self._note(runtime)
+            self.note_activity(runtime)
         return deferred
 
     def _route(self, key: str, caller: Caller, deferred: Deferred[Any], now: float) -> None:
@@ -381,13 +389,27 @@ class CoordinatorService(Generic[ShardT]):
             deferred.refuse(NotCoordinator.code)
         else:
             runtime.submit(caller, deferred, now)
-            self._note(runtime)
+            self.note_activity(runtime)
 
     def key_of(self, request: Request[Any]) -> str:
         raise NotImplementedError
 
     def split(self, request: Request[Any], version: int) -> Split | None:
         raise NotImplementedError
+
+    def merge(self, request: Request[Any], responses: list[Response]) -> Response:
+        """Merge the responses to a request's parts; the first top-level error counts for all."""
+        name = _MERGED_FIELD[type(request)]
+        merged: dict[str, Any] = {name: [item for response in responses for item in getattr(response, name)]}
+        if isinstance(request, transaction_admin.ListTransactionsRequest):
+            unknown: dict[Hashable, None] = {}
+            for response in responses:
+                unknown.update(dict.fromkeys(getattr(response, "unknown_state_filters", ())))
+            merged["unknown_state_filters"] = list(unknown)
+        codes = [code for response in responses if (code := getattr(response, "error_code", 0))]
+        if codes:
+            merged["error_code"] = codes[0]
+        return request.RESPONSE(**merged)
 
 
 _MERGED_FIELD: dict[type[Any], str] = {
@@ -400,18 +422,3 @@ _MERGED_FIELD: dict[type[Any], str] = {
     transaction_admin.ListTransactionsRequest: "transaction_states",
     transaction.AddPartitionsToTxnRequest: "results_by_transaction",
 }
-
-
-def merge(request: Request[Any], responses: list[Response]) -> Response:
-    """Merge the responses to a request's parts; the first top-level error counts for all."""
-    name = _MERGED_FIELD[type(request)]
-    merged: dict[str, Any] = {name: [item for response in responses for item in getattr(response, name)]}
-    if isinstance(request, transaction_admin.ListTransactionsRequest):
-        unknown: dict[Hashable, None] = {}
-        for response in responses:
-            unknown.update(dict.fromkeys(getattr(response, "unknown_state_filters", ())))
-        merged["unknown_state_filters"] = list(unknown)
-    codes = [code for response in responses if (code := getattr(response, "error_code", 0))]
-    if codes:
-        merged["error_code"] = codes[0]
-    return request.RESPONSE(**merged)

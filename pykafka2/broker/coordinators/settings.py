@@ -1,12 +1,13 @@
 """Settings of the coordinators: Kafka's broker options, durations in seconds.
 
-`group_settings` and `transaction_settings` read them from the broker's configuration.
+The functions at the end read them from the broker's configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -43,6 +44,11 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     consumer_assignment_interval: float = 1.0  # group.consumer.assignment.interval.ms
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
+    share_session_timeout: float = 45.0  # group.share.session.timeout.ms
+    share_heartbeat_interval: float = 5.0  # group.share.heartbeat.interval.ms
+    share_max_size: int = 200  # group.share.max.size
+    share_assignment_interval: float = 1.0  # group.share.assignment.interval.ms
+    share_initialize_retry: float = 30.0  # group.share.initialize.retry.interval.ms, internal in Kafka
     is_before_4_0: bool = False
     """Whether groups are described as by the group coordinator of older releases."""
     is_before_4_4: bool = False
@@ -60,6 +66,16 @@ class TransactionSettings:
     expiration_check_interval: float = 3600.0  # transaction.remove.expired.transaction.cleanup.interval.ms
     append_timeout: float = 5.0
     transaction_version: int = 2  # the finalized feature transaction.version
+
+
+@attrs.define(frozen=True, kw_only=True)
+class ShareSettings:
+    """Options of the share coordinator; the comment is Kafka's name. The last two are internal in Kafka."""
+
+    write_timeout: float = 5.0  # share.coordinator.write.timeout.ms
+    updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
+    prune_interval: float = 300.0  # share.coordinator.state.topic.prune.interval.ms
+    cold_snapshot_interval: float = 300.0  # share.coordinator.cold.partition.snapshot.interval.ms
 
 
 GroupConfigs = Callable[[str], Mapping[str, str]]
@@ -96,6 +112,10 @@ def group_settings(
         consumer_assignors=config.get("group.consumer.assignors"),
         consumer_assignment_interval=config.seconds("group.consumer.assignment.interval.ms"),
         migration_policy=MigrationPolicy(config.get("group.consumer.migration.policy")),
+        share_session_timeout=config.seconds("group.share.session.timeout.ms"),
+        share_heartbeat_interval=config.seconds("group.share.heartbeat.interval.ms"),
+        share_max_size=config.int("group.share.max.size"),
+        share_assignment_interval=config.seconds("group.share.assignment.interval.ms"),
     )
 
 
@@ -111,6 +131,13 @@ def transaction_settings(config: BrokerConfig, transaction_version: int) -> Tran
     )
 
 
+def share_settings(config: BrokerConfig) -> ShareSettings:
+    return ShareSettings(
+        write_timeout=config.seconds("share.coordinator.write.timeout.ms"),
+        updates_per_snapshot=config.int("share.coordinator.snapshot.update.records.per.snapshot"),
+    )
+
+
 class Topics(Protocol):
     """The cluster's topics, as a coordinator sees them: an immutable image."""
 
@@ -123,6 +150,19 @@ class Topics(Protocol):
         ...
 
     def names(self) -> Iterable[str]: ...
+
+
+def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
+    """Return a hash that changes with the ids and partitions of these topics, 0 for no names."""
+    ordered = sorted(names)
+    if not ordered:
+        return 0
+    digest = blake2b(digest_size=8)
+    for name in ordered:
+        topic_id = topics.id_of(name)
+        if topic_id is not None:
+            digest.update(topic_id + b"%d" % topics.partition_count(name))
+    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 class TopicTable:

@@ -60,6 +60,14 @@ class Timers:
         _, _, name = heappop(self._heap)
         return self._armed.pop(name)[2]
 
+    def run_due(self, now: float) -> Result | None:
+        """Run the due actions, earliest first, until one returns a result; None if none does."""
+        while (action := self.pop_due(now)) is not None:
+            result = action(now)
+            if result is not None:
+                return result
+        return None
+
     def _drop_dead(self) -> None:
         heap = self._heap
         while heap:

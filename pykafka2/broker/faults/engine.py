@@ -50,12 +50,17 @@ class DeadOrigin:
     __slots__ = ("caller", "peer")
 
     is_broker = False
+    software = ""
+    is_closed = True
     authentication = None
     parts: tuple[str, ...] = ("a dead connection",)
 
     def __init__(self, peer: str, caller: Caller) -> None:
         self.peer = peer
         self.caller = caller
+
+    def when_closed(self, then: Callable[[float], object]) -> None:
+        """Do nothing: the connection has closed before the request was handled."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         """Do nothing: the connection is closed."""

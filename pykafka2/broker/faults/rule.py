@@ -3,7 +3,7 @@
 A rule is created from keywords or from a mapping (such as JSON), and is independent of brokers: engine.py
 stores and applies a cluster's rules. A misspelt API, key, action or error raises with the nearest name.
 
-Used for fault rules (engine.py) and throttles (throttle.py). Access requires the cluster's lock.
+Used for fault rules (engine.py) and throttles (throttle_rules.py). Access requires the cluster's lock.
 """
 
 from __future__ import annotations

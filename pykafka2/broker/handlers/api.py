@@ -28,7 +28,7 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.responses import REFUSAL
 from pykafka2.clock import FOREVER
 from pykafka2.errors import RequestTimedOut
-from pykafka2.protocol.registry import API_KEYS, name_of
+from pykafka2.protocol.registry import API_KEYS, ApiKey, name_of
 from pykafka2.protocol.struct import Request, Response
 
 Handle = Callable[[Services, RequestContext, Any, float], "Response | None"]
@@ -47,10 +47,13 @@ class Place(enum.Enum):
     CONTROLLER = "the active controller, as an event of its queue; other brokers forward to it"
     GROUP_COORDINATOR = "the shard of its group"
     TRANSACTION_COORDINATOR = "the shard of its transactional id"
+    SHARE_COORDINATOR = "the shards of its share partitions"
 
 
 HERE, CONTROLLER = Place.HERE, Place.CONTROLLER
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = Place.GROUP_COORDINATOR, Place.TRANSACTION_COORDINATOR
+SHARE_COORDINATOR = Place.SHARE_COORDINATOR
+COORDINATORS = (GROUP_COORDINATOR, TRANSACTION_COORDINATOR, SHARE_COORDINATOR)
 
 
 @attrs.define(frozen=True, eq=False)
@@ -107,7 +110,7 @@ def api(
         )
     if key in APIS:
         raise TypeError(f"the API {name_of(key)} is declared twice")
-    default: Refuse = of_coordinator if at in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR) else REFUSAL
+    default: Refuse = of_coordinator if at in COORDINATORS else REFUSAL
 
     def register(handle: H) -> H:
         lowest = first if oldest is None else oldest
@@ -118,6 +121,8 @@ def api(
         register(submit_to_groups)
     elif at is TRANSACTION_COORDINATOR:
         register(submit_to_transactions)
+    elif at is SHARE_COORDINATOR:
+        register(submit_to_shares)
     return register
 
 
@@ -129,6 +134,11 @@ def submit_to_groups(services: Services, context: RequestContext, request: Any, 
 def submit_to_transactions(services: Services, context: RequestContext, request: Any, now: float) -> None:
     """Submit a request to the shard of its transactional id, which responds, possibly before this returns."""
     services.coordinators.submit(services.coordinators.transactions, context, request, now)
+
+
+def submit_to_shares(services: Services, context: RequestContext, request: Any, now: float) -> None:
+    """Submit a request to the shards of its share partitions, which respond, possibly before this returns."""
+    services.coordinators.submit(services.coordinators.shares, context, request, now)
 
 
 def authorize_and_handle(services: Services, api: Api, context: RequestContext, now: float) -> None:
@@ -170,9 +180,9 @@ def load() -> None:
 class ClientApis:
     """The APIs for clients, as processors use them, limited to those of a release."""
 
-    def __init__(self, release: Release = DEFAULT) -> None:
+    def __init__(self, release: Release = DEFAULT, *, has_telemetry: bool = False) -> None:
         self._release = release
-        self.ranges = client_ranges(release)
+        self.ranges = client_ranges(release, has_telemetry=has_telemetry)
 
     def is_served(self, api_key: int, version: int) -> bool:
         """Return whether clients can send this request."""
@@ -188,10 +198,18 @@ class ClientApis:
         return f"{name} v{version} is not served{limit}, v{served[0]} to v{served[1]} are"
 
 
-def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
-    """Return the versions for clients by API key, of the APIs that both this broker and a release have."""
+TELEMETRY = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
+
+
+def client_ranges(release: Release, *, has_telemetry: bool = False) -> dict[int, tuple[int, int]]:
+    """Return the versions for clients by API key, of the APIs that both this broker and a release have.
+
+    As in Kafka, those of client telemetry are included only if something receives it.
+    """
     ranges = {}
     for key, api in sorted(APIS.items()):
+        if key in TELEMETRY and not has_telemetry:
+            continue
         versions = release.versions_of(key, api.oldest_version, api.max_version)
         if versions is not None and not api.between_brokers:
             ranges[key] = versions

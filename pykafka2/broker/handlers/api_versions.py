@@ -43,8 +43,10 @@ ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
+    node = services.node
+    ranges = _ranges(node.release.name, node.has_telemetry)
     if context.received.is_unsupported:
-        own = [one for one in _ranges(services.node.release.name) if one.api_key == ApiKey.API_VERSIONS]
+        own = [one for one in ranges if one.api_key == ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
     if (request.cluster_id is None) != (request.node_id == -1):
         raise InvalidRequest("the client expects a cluster without a node, or a node without a cluster")
@@ -52,15 +54,15 @@ def handle(
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
         raise InvalidRequest("the name or version of the client's software is malformed")
-    image, release = services.image, services.node.release
+    image, release = services.image, node.release
     is_authenticated = context.authentication is None or context.authentication.is_complete
     expected = (request.cluster_id, request.node_id)
-    if is_authenticated and expected not in ((None, -1), (image.cluster_id, services.node.id)):
+    if is_authenticated and expected not in ((None, -1), (image.cluster_id, node.id)):
         raise RebootstrapRequired(f"the client expects node {request.node_id} of {request.cluster_id}")
     if context.authentication is not None:
         context.authentication.versions_sent()
     return ApiVersionsResponse(
-        api_keys=_ranges(release.name),
+        api_keys=ranges,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
             for name, levels in release.supported.items()
@@ -77,12 +79,12 @@ def handle(
 
 
 @cache
-def _ranges(release: str) -> list[ApiVersion]:
+def _ranges(release: str, has_telemetry: bool) -> list[ApiVersion]:
     """Return the ranges of all APIs for clients.
 
     Cached, because every connection starts with this request.
     """
     return [
         ApiVersion(api_key=key, min_version=ADVERTISED_MINIMUM.get(key, low), max_version=high)
-        for key, (low, high) in client_ranges(release_of(release)).items()
+        for key, (low, high) in client_ranges(release_of(release), has_telemetry=has_telemetry).items()
     ]

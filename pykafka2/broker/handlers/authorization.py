@@ -303,6 +303,60 @@ def keep_described(access: Access, response: Any, entries: str, resource_type: i
     setattr(response, entries, kept)
 
 
+# ---------------------------------------------------------------------- groups
+
+OPERATIONS_NOT_REQUESTED: Final = -2147483648
+
+
+def set_group_operations(checked: Checked) -> Verdict:
+    """Set the authorized operations of each group (KIP-430)."""
+    rights = checked.access.rights
+
+    def amend(response: Any) -> None:
+        for group in response.groups:
+            if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
+                group.authorized_operations &= rights.operations(ResourceType.GROUP, group.group_id)
+
+    if checked.request.include_authorized_operations:
+        checked.amend(amend)
+    return None
+
+
+def hide_described_topics(checked: Checked) -> Verdict:
+    """Hide a group if one of its members subscribes to a topic that the client cannot describe."""
+    access = checked.access
+
+    def hide(response: Any) -> None:
+        for group in response.groups:
+            topics = {topic for member in group.members for topic in _topics_of(member)}
+            if not all(access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in sorted(topics)):
+                group.error_code = code_of(ResourceType.TOPIC)
+                group.error_message = (
+                    "The group has described topic(s) that the client is not authorized to describe."
+                )
+                group.members = []
+
+    checked.amend(hide)
+    return None
+
+
+def _topics_of(member: Any) -> set[str]:
+    """Return the topics of a described member; those of share groups have no target assignment."""
+    assigned = [*member.assignment.topic_partitions]
+    if hasattr(member, "target_assignment"):
+        assigned += member.target_assignment.topic_partitions
+    return {*member.subscribed_topic_names, *(partitions.topic_name for partitions in assigned)}
+
+
+def check_subscription(checked: Checked) -> Verdict:
+    """Check DESCRIBE on every topic named by a member of a KIP-848 group or a share group."""
+    names = checked.request.subscribed_topic_names or ()
+    is_allowed = checked.access.may
+    if all([is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  records all denials
+        return None
+    return code_of(ResourceType.TOPIC)
+
+
 PRODUCE: Final = int(ApiKey.PRODUCE)
 WRITE: Final = int(Operation.WRITE)
 TOPIC: Final = int(ResourceType.TOPIC)

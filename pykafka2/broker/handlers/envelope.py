@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pykafka2.broker.handlers.api import APIS, CONTROLLER, api, submit_to_controller
 from pykafka2.broker.handlers.authorization import BROKERS
@@ -55,6 +56,8 @@ class EnvelopeOrigin:
     """The `Origin` of a request from an envelope; its response is sent in an envelope."""
 
     is_broker = True
+    software = ""
+    is_closed = False
     authentication = None
 
     def __init__(self, envelope: RequestContext, caller: Caller) -> None:
@@ -62,6 +65,9 @@ class EnvelopeOrigin:
         self.caller = caller
         self.peer = envelope.peer
         self.parts = envelope.origin.parts
+
+    def when_closed(self, then: Callable[[float], object]) -> None:
+        """Do nothing: no request for the controller waits for it."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         if response is None:

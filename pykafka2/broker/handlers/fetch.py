@@ -319,10 +319,7 @@ def _response(
         topic.partitions.append(_partition(services, version, result, params, leaders))
     if not leaders or version < FIRST_VERSION_WITH_ENDPOINTS or params.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
-    nodes = [
-        NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
-        for node, host, port in leader_endpoints(services, context, leaders)
-    ]
+    nodes = leader_endpoints(services, context, leaders, NodeEndpoint)
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 
 

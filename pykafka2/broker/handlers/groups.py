@@ -25,11 +25,14 @@ from pykafka2.broker.handlers.authorization import (
     Checked,
     Verdict,
     add_refusals,
+    check_subscription,
     code_of,
     each,
+    hide_described_topics,
     in_turn,
     keep_described,
     on_named,
+    set_group_operations,
     topic_name,
 )
 from pykafka2.broker.security.authorizer import Access
@@ -70,8 +73,6 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-OPERATIONS_NOT_REQUESTED = -2147483648
-
 FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 
 FIRST_SYNC_WITH_PROTOCOL = 5
@@ -98,52 +99,6 @@ def check_list_groups(checked: Checked) -> Verdict:
             )
         )
     return None
-
-
-def set_group_operations(checked: Checked) -> Verdict:
-    """Set the authorized operations of each group (KIP-430)."""
-    rights = checked.access.rights
-
-    def amend(response: Any) -> None:
-        for group in response.groups:
-            if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
-                group.authorized_operations &= rights.operations(ResourceType.GROUP, group.group_id)
-
-    if checked.request.include_authorized_operations:
-        checked.amend(amend)
-    return None
-
-
-def hide_consumer_groups_topics(checked: Checked) -> Verdict:
-    """Hide a group if one of its members subscribes to a topic that the client cannot describe."""
-    access = checked.access
-
-    def hide(response: Any) -> None:
-        for group in response.groups:
-            topics = {topic for member in group.members for topic in _topics_of(member)}
-            if not all(access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in sorted(topics)):
-                group.error_code = code_of(ResourceType.TOPIC)
-                group.error_message = (
-                    "The group has described topic(s) that the client is not authorized to describe."
-                )
-                group.members = []
-
-    checked.amend(hide)
-    return None
-
-
-def _topics_of(member: Any) -> set[str]:
-    assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
-    return {*member.subscribed_topic_names, *(partitions.topic_name for partitions in assigned)}
-
-
-def check_subscription(checked: Checked) -> Verdict:
-    """Check DESCRIBE on every topic named by a member of a KIP-848 group."""
-    names = checked.request.subscribed_topic_names or ()
-    is_allowed = checked.access.may
-    if all([is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  records all denials
-        return None
-    return code_of(ResourceType.TOPIC)
 
 
 def check_offset_fetch(checked: Checked) -> Verdict:
@@ -301,7 +256,7 @@ def handle_consumer_heartbeat(
     at=GROUP_COORDINATOR,
     access=in_turn(
         each(Operation.DESCRIBE, ResourceType.GROUP),
-        hide_consumer_groups_topics,
+        hide_described_topics,
         set_group_operations,
     ),
 )

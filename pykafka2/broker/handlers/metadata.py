@@ -12,10 +12,10 @@ Produce and Fetch hint at the leader to clients that used the wrong broker: its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.broker.base.image import (
     INTERNAL_TOPICS,
@@ -63,10 +63,11 @@ from pykafka2.protocol.messages.metadata import (
 from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from pykafka2.broker.base.image import BrokerImage, Key
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
 
+T = TypeVar("T")
 
 # Without an authorizer all operations are allowed: a bit for each one that applies (KIP-430).
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -293,15 +294,16 @@ def leader_hint(services: Services, key: Key, error: BrokerError | None) -> Part
 
 
 def leader_endpoints(
-    services: Services, context: RequestContext, leaders: Iterable[int]
-) -> list[tuple[BrokerImage, str, int]]:
-    """Return these leaders, each once, with host and port for the client; stopped ones are left out."""
-    listener = context.caller.listener
-    return [
-        (services.image.brokers[leader], *services.image.brokers[leader].address_by(listener))
-        for leader in sorted(set(leaders))
-        if services.image.is_alive(leader)
-    ]
+    services: Services, context: RequestContext, leaders: Iterable[int], kind: Callable[..., T]
+) -> list[T]:
+    """Return these leaders with their addresses for the client, each once; stopped ones are left out."""
+    endpoints = []
+    for leader in sorted(set(leaders)):
+        if services.image.is_alive(leader):
+            node = services.image.brokers[leader]
+            host, port = node.address_by(context.caller.listener)
+            endpoints.append(kind(node_id=node.id, host=host, port=port, rack=node.rack))
+    return endpoints
 
 
 REFUSED = code_of(ResourceType.TOPIC)

@@ -356,10 +356,7 @@ def _response(
     ]
     if not leaders:
         return ProduceResponse(responses=topics)
-    nodes = [
-        NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
-        for node, host, port in leader_endpoints(services, context, leaders)
-    ]
+    nodes = leader_endpoints(services, context, leaders, NodeEndpoint)
     return ProduceResponse(responses=topics, node_endpoints=nodes)
 
 

@@ -30,7 +30,10 @@ from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
+    from pykafka2.broker.client_metrics import ClientMetricsManager
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
+    from pykafka2.broker.share.manager import SharePartitionManager
+    from pykafka2.broker.share.persister import Persister
 
 
 T = TypeVar("T")
@@ -80,6 +83,9 @@ class Services:
         next_producer_id: Callable[[], int],
         services_of: Callable[[int], Services],
         queue: Callable[[RequestContext], None],
+        persister: Callable[[], Persister],
+        shares: Callable[[], SharePartitionManager],
+        client_metrics: Callable[[], ClientMetricsManager],
         gate: Gate | None = None,
     ) -> None:
         self.node = node
@@ -105,6 +111,9 @@ class Services:
         self._entropy = entropy
         self._services_of = services_of
         self._queue = queue
+        self._persister = persister
+        self._shares = shares
+        self._client_metrics = client_metrics
 
     # ------------------------------------------------------------------ attributes
 
@@ -150,6 +159,21 @@ class Services:
     def verifier(self) -> Verifier:
         """The verifier of batches that start a transaction."""
         return self.coordinators.verifier
+
+    @property
+    def persister(self) -> Persister:
+        """The client of the share coordinator, imported with the first share group."""
+        return self._persister()
+
+    @property
+    def shares(self) -> SharePartitionManager:
+        """The share partitions that this broker leads, imported with the first request for one."""
+        return self._shares()
+
+    @property
+    def client_metrics(self) -> ClientMetricsManager:
+        """The telemetry of clients, imported with the first request for it."""
+        return self._client_metrics()
 
     @property
     def controller(self) -> Controller:

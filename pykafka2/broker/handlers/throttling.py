@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
 
-NOT_MEASURED = frozenset({ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Fetch, which its handler measures, and requests of authentication, whose user is still unknown."""
+NOT_MEASURED = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""Fetch and ShareFetch, which their handlers measure, and authentication, whose user is still unknown."""
 BY_CONTROLLER = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """APIs whose response from the controller already has the throttle time."""
 

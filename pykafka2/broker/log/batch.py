@@ -90,7 +90,7 @@ def with_records(
             count,
         )
 
-    crc = crc32c(body, crc32c(header(0)[CRC_START:]))
+    crc = crc32c(header(0)[CRC_START:], body)
     return RecordBatch(memoryview(header(crc) + bytes(body)))
 
 

@@ -129,6 +129,15 @@ class LogManager:
             return None
         return operation
 
+    def delete_obsolete(self, key: Key, offset: int) -> None:
+        """Delete the records of a coordinator's partition before an offset, up to the high watermark.
+
+        Raise `NotLeaderOrFollower`.
+        """
+        log = self._hosted.leader_of(key).log
+        if log.advance_log_start(min(offset, log.high_watermark)):
+            self._on_log_start_moved(key)
+
     def _delete(self, key: Key, offset: int) -> DeleteResult:
         hosted = self._hosted
         try:

@@ -19,10 +19,10 @@ from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.broker.log.record_validation import RecordValidation
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_validation, validate
+from pykafka2.broker.replication.directory_assignments import DirectoryAssignments, LogMoves
 from pykafka2.broker.replication.fetch import FetchSession, FetchSessionCache
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.log_cleaner import LogCleaner
-from pykafka2.broker.replication.log_dirs import DirectoryAssignments, LogMoves
 from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult, Purgatory, follower_key
 from pykafka2.broker.replication.replica import HostedReplicas, Replica

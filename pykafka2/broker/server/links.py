@@ -373,6 +373,8 @@ class LinkOrigin:
     __slots__ = ("_call", "_links", "peer")
 
     is_broker = True
+    software = ""
+    is_closed = False
     caller = BROKER
     authentication = None
     parts: tuple[str, ...] = ("links",)
@@ -381,6 +383,9 @@ class LinkOrigin:
         self._links = links
         self._call = call
         self.peer = f"broker-{call.source}"
+
+    def when_closed(self, then: Callable[[float], object]) -> None:
+        """Do nothing: a link does not close."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         if response is None:

@@ -91,6 +91,7 @@ class Client:
         "_processor",
         "authentication",
         "endpoint",
+        "on_closed",
         "parts",
         "peer",
         "pending",
@@ -108,11 +109,22 @@ class Client:
         self._caller = endpoint.anonymous(host)
         self.parts: tuple[str, ...] = (endpoint.acceptor, processor.name)
         self.pending: dict[Slot, RequestContext] = {}
+        self.on_closed: Callable[[float], object] | None = None
 
     @property
     def caller(self) -> Caller:
         """The authenticated sender, or an anonymous one."""
         return self._caller if self.authentication is None else self.authentication.caller
+
+    @property
+    def software(self) -> str:
+        """Name and version of the client's library; "" before its ApiVersions request."""
+        return self._connection.software
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has closed."""
+        return self._connection.is_closed
 
     def established(self, transport: Transport) -> None:
         """Complete the TLS handshake: a certificate can name the principal.
@@ -121,6 +133,10 @@ class Client:
         """
         if self.endpoint.mapping is not None:
             self._caller = self.endpoint.caller(transport, self._caller.host)
+
+    def when_closed(self, then: Callable[[float], object]) -> None:
+        """Have `then` called with the time once the connection has closed; it replaces an earlier one."""
+        self.on_closed = then
 
     def incomplete(self) -> list[RequestContext]:
         """Return the requests without a response, oldest first."""
@@ -404,6 +420,8 @@ class Processor(Part):
         self.loop.forget_sender(connection)  # whose buffer can hold a large part of a request
         for context in () if client is None else client.incomplete():
             self._on_disconnected(context, self.loop.runtime.clock.monotonic())
+        if client is not None and client.on_closed is not None:
+            client.on_closed(self.loop.runtime.clock.monotonic())
 
     def established(self, connection: Connection, transport: Transport) -> None:
         """Complete a connection's TLS handshake. Raise `TlsError` if no rule matches the certificate."""

@@ -155,6 +155,16 @@ class Origin(Protocol):
     is_broker: bool
 
     @property
+    def software(self) -> str:
+        """Name and version of the client's library, from its ApiVersions request; "" if unknown."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client's connection has closed. Brokers' links do not close."""
+        ...
+
+    @property
     def authentication(self) -> Authentication | None:
         """The SASL state of the connection; None without SASL."""
         ...
@@ -166,6 +176,13 @@ class Origin(Protocol):
 
     parts: tuple[str, ...]
     """The components that received the request: acceptor and processor by name, or the link."""
+
+    def when_closed(self, then: Callable[[float], object]) -> None:
+        """Have `then` called with the time once the client's connection has closed, on its thread.
+
+        Brokers' links do not close.
+        """
+        ...
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         """Send the response (None: there is none) in request order. From any thread."""

@@ -1,4 +1,4 @@
-"""List and describe consumer groups with their lag, reset their offsets, and delete groups and offsets.
+"""List and describe groups and share groups with their lag, reset their offsets, delete groups and offsets.
 
 examples:
   pykafka2 groups describe billing --watch
@@ -10,13 +10,16 @@ examples:
 from __future__ import annotations
 
 import argparse
-import io
-import re
-import shutil
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.cli.admin import group_offsets
+from pykafka2.cli.admin.share_groups import (
+    SHARE,
+    SHARE_COLUMNS,
+    deleted_groups,
+    described_groups,
+    share_rows,
+)
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import (
     add_isolation_level,
@@ -29,27 +32,23 @@ from pykafka2.cli.common.changes import (
     listed,
     matching,
 )
-from pykafka2.cli.common.output import Change, Output, is_terminal, positive_is_warning
-from pykafka2.cli.common.parsing import Parser, UsageError, nearest, positive, rate, time_ms
-from pykafka2.cli.common.partitions import resolved, selection
-from pykafka2.cli.common.positions import NAMES
-from pykafka2.cli.common.tables import columns_of
+from pykafka2.cli.common.output import Change, Output, positive_is_warning
+from pykafka2.cli.common.parsing import Parser, UsageError
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
-from pykafka2.errors import KafkaError, KafkaTimeoutError, RetriableError
+from pykafka2.cli.common.watch import add_watch, watched
+from pykafka2.errors import KafkaError
 from pykafka2.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pykafka2 import KafkaAdminClient, OffsetAndMetadata, TopicPartition
     from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
 
+    Rows = dict[TopicPartition, dict[str, Any]]
+
 SUMMARY = "list and describe groups with their lag, reset offsets, delete groups"
-HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-STYLE = re.compile(r"\x1b\[\d+m")
-LEGAL_TARGETS = "earliest, latest, current (the committed offset), an offset or @TIME"
 NO_OFFSET = -1
-WATCH_SECONDS = 2.0
 STATE_STYLES = {
     "Stable": "good",
     "PreparingRebalance": "warning",
@@ -58,8 +57,8 @@ STATE_STYLES = {
     "Reconciling": "warning",
     "Dead": "bad",
 }
-GROUP_TYPES = ("Classic", "Consumer")
-"""Types of groups that `groups describe` describes; share and streams groups are only listed."""
+GROUP_TYPES = ("Classic", "Consumer", SHARE)
+"""Types of groups that `groups describe` describes; streams groups are only listed."""
 
 
 def configure(parser: Parser) -> None:
@@ -79,41 +78,6 @@ def _state_style(state: str) -> str:
     return STATE_STYLES.get(state, "")
 
 
-class _Watch(argparse.Action):
-    """Stores the interval of `--watch [SECONDS]`; a word that is not a number is the name after it."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        value: object,
-        option: str | None = None,
-    ) -> None:
-        namespace.watch = WATCH_SECONDS
-        if isinstance(value, str):
-            try:
-                float(value)
-            except ValueError:
-                namespace.after_watch = [value]
-                return
-            try:
-                namespace.watch = rate(value)
-            except argparse.ArgumentTypeError as error:
-                raise argparse.ArgumentError(self, str(error)) from None
-
-
-def _add_watch(parser: Parser) -> None:
-    parser.set_defaults(after_watch=[])
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        action=_Watch,
-        metavar="SECONDS",
-        help="print again every SECONDS (2) until Ctrl-C",
-    )
-    parser.add_argument("--times", type=positive, metavar="N", help="with --watch: print N times, then end")
-
-
 def _configure_list(parser: Parser) -> None:
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only groups that match, such as 'a*'")
     parser.add_argument(
@@ -128,12 +92,12 @@ def _configure_list(parser: Parser) -> None:
         default=[],
         help="only groups of this type: Classic, Consumer, Share or Streams; can be repeated",
     )
-    _add_watch(parser)
+    add_watch(parser)
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
-        return _watched(arguments, output, lambda: _print_groups(client, arguments, output))
+        return watched(arguments, output, lambda: _print_groups(client, arguments, output))
 
 
 def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
@@ -161,13 +125,13 @@ def _configure_describe(parser: Parser) -> None:
         help="add LAG SECONDS, the age of the oldest uncommitted record",
     )
     add_isolation_level(parser, "read_committed")
-    _add_watch(parser)
+    add_watch(parser)
 
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
     before: dict[tuple[str, TopicPartition], int] = {}
     with connection.connected_admin(arguments) as client:
-        return _watched(arguments, output, lambda: _print_descriptions(client, arguments, output, before))
+        return watched(arguments, output, lambda: _print_descriptions(client, arguments, output, before))
 
 
 def _print_descriptions(
@@ -181,51 +145,59 @@ def _print_descriptions(
     if not names:
         every, code = listed(output, client.list_groups(types=GROUP_TYPES, raise_errors=False))
         names = sorted(one.group_id for one in every)
-    groups, failed = found(output, client.describe_groups(names, raise_errors=False))
+    groups, failed = found(output, described_groups(client, names))
     code = code or failed
     has_printed = False
     for name, group in groups.items():
         try:
-            lags = client.group_lag(
-                name,
-                with_time=arguments.lag_time,
-                isolation_level=arguments.isolation_level,
-                raise_errors=False,
-            )
-            unknown = client.list_group_offsets(name, list(lags.errors)) if lags.errors else {}
+            if group.type == SHARE:
+                rows, failures = share_rows(client, group)
+            else:
+                rows, failures = _lag_rows(client, arguments, group)
         except KafkaError as error:
             output.error(f"{name}: {described(error)}")
             code = 1
             continue
-        for partition, failure in lags.errors.items():
+        for partition, failure in failures.items():
             output.error(f"{name}: {partition}: {described(failure)}")
             code = 1
         if has_printed:
             output.line("")
         has_printed = True
-        changes = {
-            one: Change(lag.lag - before[name, one])
-            for one, lag in lags.succeeded.items()
-            if (name, one) in before
-        }
-        before.update({(name, one): lag.lag for one, lag in lags.succeeded.items()})
-        _print_group(arguments, output, group, lags, unknown, changes)
+        lags = {one: row["lag"] for one, row in rows.items() if row["lag"] is not None}
+        changes = {one: Change(lag - before[name, one]) for one, lag in lags.items() if (name, one) in before}
+        before.update({(name, one): lag for one, lag in lags.items()})
+        _print_group(arguments, output, group, rows, changes)
     return code
+
+
+def _lag_rows(
+    client: KafkaAdminClient, arguments: argparse.Namespace, group: GroupDescription
+) -> tuple[Rows, dict[TopicPartition, KafkaError]]:
+    """Return the fields of each partition of a group, and the errors of partitions whose lag is unknown."""
+    lags = client.group_lag(
+        group.group_id,
+        with_time=arguments.lag_time,
+        isolation_level=arguments.isolation_level,
+        raise_errors=False,
+    )
+    committed = client.list_group_offsets(group.group_id, list(lags.errors)) if lags.errors else {}
+    owners = {one: member for member in group.members for one in member.assignment}
+    rows = {
+        one: _lag_fields(one, lags.succeeded.get(one), committed.get(one), owners.get(one))
+        for one in sorted(lags)
+    }
+    return rows, lags.errors
 
 
 def _print_group(
     arguments: argparse.Namespace,
     output: Output,
     group: GroupDescription,
-    lags: Outcomes[TopicPartition, PartitionLag],
-    unknown: Mapping[TopicPartition, OffsetAndMetadata],
+    partitions: Rows,
     changes: Mapping[TopicPartition, Change],
 ) -> None:
-    """Print a group.
-
-    `unknown` has the committed offsets of partitions whose lag is unknown, `changes` those of lags since
-    --watch printed them last.
-    """
+    """Print a group; `changes` has those of lags since --watch printed them last."""
     coordinator = group.coordinator
     fields = {
         "group": group.group_id,
@@ -234,12 +206,8 @@ def _print_group(
         "assignor": group.assignor or None,
         "coordinator": None if coordinator is None else coordinator.id,
         "member_count": len(group.members),
-        "lag": sum(lag.lag for lag in lags.succeeded.values()),
+        "lag": sum(row["lag"] or 0 for row in partitions.values()),
     }
-    owners = {one: member for member in group.members for one in member.assignment}
-    partitions = [
-        _lag_fields(one, lags.succeeded.get(one), unknown.get(one), owners.get(one)) for one in sorted(lags)
-    ]
     members = [
         {
             "member_id": member.member_id,
@@ -251,17 +219,19 @@ def _print_group(
         for member in group.members
     ]
     if output.is_json:
-        output.json({**fields, "partitions": partitions, "members": members})
+        output.json({**fields, "partitions": [*partitions.values()], "members": members})
         return
     styles = {"state": _state_style, "lag": positive_is_warning}
-    change = Change(sum(changes.values())) if changes else None
-    watched = {} if arguments.watch is None else {"change": change}
-    output.item({**fields, **watched}, styles)
-    columns = ["topic", "partition", "committed", "latest", "lag", *watched]
-    if arguments.lag_time:
-        columns.append("lag_seconds")
-    columns += ["client_id", "host"]
-    rows = [{**row, "change": changes.get(one)} for one, row in zip(sorted(lags), partitions, strict=True)]
+    total = Change(sum(changes.values())) if changes else None
+    of_watch = {} if arguments.watch is None else {"change": total}
+    output.item({**fields, **of_watch}, styles)
+    if group.type == SHARE:
+        columns = [*SHARE_COLUMNS, *of_watch]
+    else:
+        columns = ["topic", "partition", "committed", "latest", "lag", *of_watch]
+        columns += ["lag_seconds"] if arguments.lag_time else []
+        columns += ["client_id", "host"]
+    rows = [{**row, "change": changes.get(one)} for one, row in partitions.items()]
     if arguments.members:
         columns, rows = ["member_id", "instance_id", "client_id", "host", "partitions"], members
     if rows:
@@ -297,160 +267,8 @@ def _lag_fields(
     }
 
 
-def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], int]) -> int:
-    """Print once, or with --watch until Ctrl-C, which is the usual end and no error."""
-    if arguments.watch is None:
-        if arguments.times is not None:
-            raise UsageError("--times needs --watch")
-        return show()
-    import time
-
-    def title() -> str:
-        return f"{time.strftime('%Y-%m-%d %H:%M:%S')}, every {arguments.watch:g} s"
-
-    code, count = 0, 0
-    is_screen = is_terminal(sys.stdout) and not output.is_json
-    try:
-        while True:
-            if is_screen:
-                frame = io.StringIO()
-                with redirect_stdout(frame), redirect_stderr(frame):
-                    code = _shown_again(show, output) if count else show()
-                _draw([title(), *frame.getvalue().splitlines()])
-            else:
-                if count:
-                    output.line("")
-                output.line(title())
-                code = _shown_again(show, output) if count else show()
-                sys.stdout.flush()
-            count += 1
-            if count == arguments.times:
-                return code
-            time.sleep(arguments.watch)
-    except KeyboardInterrupt as error:
-        if type(error) is not KeyboardInterrupt:  # SIGTERM
-            raise
-        return code
-
-
-def _shown_again(show: Callable[[], int], output: Output) -> int:
-    """Print again. Errors that can pass, such as those of a restart of all brokers, do not end --watch."""
-    try:
-        return show()
-    except RetriableError as error:
-        output.error(described(error))
-        return 1
-
-
-def _draw(lines: list[str]) -> None:
-    """Draw over the last frame in one piece, so that the screen is never blank; cut what is below it."""
-    size = shutil.get_terminal_size()
-    heights = [max(1, -(-columns_of(STYLE.sub("", line)) // size.columns)) for line in lines]
-    if sum(heights) >= size.lines:
-        fitting = [end for end in range(len(lines)) if sum(heights[:end]) <= size.lines - 2]
-        end = max(fitting, default=0)
-        lines = [*lines[:end], f"... {counted(lines[end:], 'more line')}"]
-        heights[end:] = [1]
-    drawn = (
-        (CLEAR_LINE + "\n") * height + f"\x1b[{height}A{line}\n"  # a long line fills several rows
-        for height, line in zip(heights, lines, strict=True)
-    )
-    sys.stdout.write(HOME + "".join(drawn) + CLEAR_BELOW)
-    sys.stdout.flush()
-
-
 # ---------------------------------------------------------------------------------------------------
-# reset
-# ---------------------------------------------------------------------------------------------------
-
-
-def _configure_reset(parser: Parser) -> None:
-    parser.add_argument("group", metavar="GROUP", help="group id")
-    parser.add_argument(
-        "--topic",
-        dest="selections",
-        action="append",
-        type=selection,
-        metavar="TOPIC[:PARTITIONS]",
-        help="only these partitions, such as orders:0,2-4; can be repeated (all with a committed offset)",
-    )
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--to", type=_target, metavar="POSITION", help=LEGAL_TARGETS)
-    target.add_argument(
-        "--shift-by", type=_shift, metavar="N", help="skip N records, or read N again if negative"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only print the new offsets (the default)")
-    parser.add_argument("--execute", action="store_true", help="commit the new offsets")
-
-
-def _target(text: str) -> dict[str, Any]:
-    if text in NAMES or text == "current":
-        return {"to": NAMES.get(text, text)}
-    if text.startswith("@"):
-        return {"timestamp_ms": time_ms(text[1:])}
-    if text.isascii() and text.isdigit():
-        return {"offset": int(text)}
-    close = nearest([text], ("earliest", "latest", "current"))
-    more = f"; did you mean {close[0]}?" if close else ""
-    raise argparse.ArgumentTypeError(f"{text!r} is not valid; use {LEGAL_TARGETS}{more}")
-
-
-def _shift(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not valid; use a number such as 10 or -10") from None
-
-
-def _reset(arguments: argparse.Namespace, output: Output) -> int:
-    from pykafka2.admin import ItemsFailed
-
-    if arguments.execute and arguments.dry_run:
-        raise UsageError("--execute cannot be combined with --dry-run")
-    target = arguments.to if arguments.to is not None else {"shift": arguments.shift_by}
-    with connection.connected_admin(arguments) as client:
-        partitions = None
-        if arguments.selections:
-            partitions, code = resolved(client, output, arguments.selections)
-            if code:
-                output.error("nothing was changed")
-                return code
-        before = client.list_group_offsets(arguments.group)
-        code = 0
-        try:
-            after: dict[TopicPartition, Any] = dict(
-                client.reset_group_offsets(
-                    arguments.group, partitions, dry_run=not arguments.execute, **target
-                )
-            )
-        except ItemsFailed as error:
-            outcomes: Outcomes[TopicPartition, Any] = error.outcomes  # type: ignore[assignment]
-            after, code = found(output, outcomes)
-        except (KeyboardInterrupt, KafkaTimeoutError):
-            if arguments.execute:
-                output.error(f"the offsets of {arguments.group} were reset or not; look with groups describe")
-            raise
-    rows = []
-    for partition, offset in sorted(after.items()):
-        old = before[partition].offset if partition in before else None
-        change = None if old is None else Change(offset.offset - old)
-        rows.append([arguments.group, partition.topic, partition.partition, old, offset.offset, change])
-    if not rows:
-        if not code:
-            output.error(
-                f"group {arguments.group} has no committed offsets; name the partitions with --topic"
-            )
-        return 1
-    output.table(["group", "topic", "partition", "before", "after", "change"], rows, json_only=("group",))
-    if arguments.execute:
-        output.note(f"{counted(rows, 'offset')} committed.")
-    else:
-        output.note("Dry run: no offset was committed. Add --execute to commit them.")
-    return code
-
-
-# ---------------------------------------------------------------------------------------------------
-# delete, delete-offsets, remove-members
+# delete, remove-members
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -467,41 +285,9 @@ def _delete(arguments: argparse.Namespace, output: Output) -> int:
         return change(
             output,
             arguments.groups,
-            lambda names: client.delete_groups(names, raise_errors=False),
+            lambda names: deleted_groups(client, names),
             "deleted",
             lambda name: {"group": name},
-        )
-
-
-def _configure_delete_offsets(parser: Parser) -> None:
-    parser.add_argument("group", metavar="GROUP", help="group id")
-    parser.add_argument(
-        "--topic",
-        dest="selections",
-        action="append",
-        required=True,
-        type=selection,
-        metavar="TOPIC[:PARTITIONS]",
-        help="the partitions, such as orders:0,2-4; can be repeated",
-    )
-    add_yes(parser)
-
-
-def _delete_offsets(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.connected_admin(arguments) as client:
-        partitions, code = resolved(client, output, arguments.selections)
-        if code:
-            output.error("nothing was deleted")
-            return code
-        question = f"Delete {counted(partitions, 'offset')} of group {arguments.group}"
-        if not is_confirmed(arguments, output, question, partitions):
-            return 1
-        return change(
-            output,
-            partitions,
-            lambda some: client.delete_group_offsets(arguments.group, some, raise_errors=False),
-            "deleted",
-            lambda one: {"group": arguments.group, "topic": one.topic, "partition": one.partition},
         )
 
 
@@ -547,23 +333,15 @@ ACTIONS = (
         _describe,
         _configure_describe,
         "Records of open transactions do not count as lag: read_committed consumers cannot read them yet.\n"
-        "Share and streams groups are only listed.\n\n"
+        "START is the start offset of a share group: all records before it are done. LAG counts the\n"
+        "records from there on that are not done. Streams groups are only listed.\n\n"
         "  pykafka2 groups describe billing\n"
         "  pykafka2 groups describe billing --members\n"
         "  pykafka2 groups describe billing --lag-time --watch\n"
         "  pykafka2 groups describe billing --json | jq .lag\n"
         "  pykafka2 groups describe --json | jq -r 'select(.lag > 1000) | [.group, .lag] | @tsv'",
     ),
-    Action(
-        "reset",
-        "commit other offsets for a group without members; a dry run without --execute",
-        _reset,
-        _configure_reset,
-        "An offset outside the log is moved to the nearest end of the log. Add --execute to commit.\n\n"
-        "  pykafka2 groups reset billing --to earliest\n"
-        "  pykafka2 groups reset billing --to @2026-11-30T08:15:00Z --topic orders --execute\n"
-        "  pykafka2 groups reset billing --shift-by -10 --topic orders:0 --execute",
-    ),
+    group_offsets.RESET,
     Action(
         "delete",
         "delete groups without members, with their offsets",
@@ -573,13 +351,7 @@ ACTIONS = (
         "  pykafka2 groups delete billing\n"
         "  pykafka2 groups list 'test-*' --json | jq -r .group | xargs pykafka2 groups delete --yes",
     ),
-    Action(
-        "delete-offsets",
-        "delete the committed offsets of partitions that no member reads",
-        _delete_offsets,
-        _configure_delete_offsets,
-        "  pykafka2 groups delete-offsets billing --topic old-orders",
-    ),
+    group_offsets.DELETE,
     Action(
         "remove-members",
         "remove members from a classic group, such as static ones that will not return",

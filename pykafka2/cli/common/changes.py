@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.cli.common.output import NoProgress, Output, Time, is_terminal, iso_time, printable
 from pykafka2.cli.common.parsing import MAX_INT32, UsageError
-from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError
+from pykafka2.errors import (
+    GroupAuthorizationFailed,
+    GroupIdNotFound,
+    IllegalArgument,
+    InvalidTopicException,
+    KafkaError,
+    NonEmptyGroup,
+)
 
 if TYPE_CHECKING:
     from pykafka2.admin import Listings, Outcomes
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+REFUSALS = (GroupAuthorizationFailed, GroupIdNotFound, NonEmptyGroup)
+"""Errors of a whole group after which no item was changed."""
 BATCH = 50
 """Items per call of a change: after an interruption, the outcome of at most so many is unknown."""
 
@@ -54,6 +63,8 @@ def change(
             some = every[start : start + batch]
             try:
                 outcomes = call(some)
+            except REFUSALS as error:
+                outcomes = _failed(some, error)
             except (KeyboardInterrupt, KafkaError) as error:
                 if not isinstance(error, IllegalArgument | InvalidTopicException):
                     _report_end(output, every, start, len(some))
@@ -69,6 +80,12 @@ def change(
                     return 1
             bar.update(len(some))
     return 1 if failed else 0
+
+
+def _failed(items: list[K], error: KafkaError) -> Outcomes[K, Any]:
+    from pykafka2.admin import Outcomes
+
+    return Outcomes({}, dict.fromkeys(items, error))
 
 
 def _print_outcome(

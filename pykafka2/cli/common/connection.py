@@ -18,10 +18,10 @@ from pykafka2.cli.common.output import note
 from pykafka2.cli.common.parsing import AddSetting, UsageError, nearest
 
 if TYPE_CHECKING:
-    from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer
     from pykafka2.options import OptionTable
 
-Kind = Literal["admin", "consumer", "producer"]
+Kind = Literal["admin", "consumer", "producer", "share_consumer"]
 ENVIRONMENT = "PYKAFKA2_"
 NOT_OPTIONS = ("PROFILE", "PROFILES")
 CLIENT_ID = "pykafka2"
@@ -88,7 +88,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="client options from a section of ~/.config/pykafka2/profiles.toml (PYKAFKA2_PROFILE)",
     )
     group.add_argument(
-        "-v", "--verbose", action="count", default=0, help="log the client's work to stderr; -vv logs more"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="log rebalances and resets of positions to stderr; -vv logs more",
     )
 
 
@@ -125,6 +129,20 @@ def consumer(arguments: argparse.Namespace, **defaults: Any) -> KafkaConsumer[An
     from pykafka2 import KafkaConsumer
 
     return KafkaConsumer(client_options(arguments, "consumer", **defaults))
+
+
+def share_consumer(arguments: argparse.Namespace, **defaults: Any) -> KafkaShareConsumer[Any, Any]:
+    """Return a share consumer; the options that were typed take precedence over `defaults`."""
+    from pykafka2 import KafkaShareConsumer
+
+    return KafkaShareConsumer(client_options(arguments, "share_consumer", **defaults))
+
+
+def with_settings_of(arguments: argparse.Namespace, kind: Kind) -> argparse.Namespace:
+    """Return the arguments with those options of -X that this kind of client has, too."""
+    fields = option_table(kind).fields
+    settings = [text for text in arguments.settings if _name(text.partition("=")[0]) in fields]
+    return argparse.Namespace(**{**vars(arguments), "settings": settings})
 
 
 def connect_timeout_ms(arguments: argparse.Namespace) -> float | None:
@@ -249,6 +267,10 @@ def option_table(kind: Kind) -> OptionTable[Any]:
         from pykafka2.producer.options import PRODUCER_OPTIONS
 
         return PRODUCER_OPTIONS
+    if kind == "share_consumer":
+        from pykafka2.share.options import SHARE_CONSUMER_OPTIONS
+
+        return SHARE_CONSUMER_OPTIONS
     from pykafka2.admin.options import ADMIN_OPTIONS
 
     return ADMIN_OPTIONS
@@ -262,6 +284,13 @@ def _of_kind(options: Mapping[str, object], kind: Kind) -> dict[str, object]:
     """Return the options of this kind of client, and those of no kind, which the client rejects by name."""
     table = option_table(kind)
     options = {name: value for name, value in options.items() if name not in BY_TYPING_ONLY}
+    if kind == "share_consumer":  # which refuses options of consumers, such as isolation.level
+        of_consumers = option_table("consumer").fields
+        options = {
+            name: value
+            for name, value in options.items()
+            if name not in table.refused or name not in of_consumers
+        }
     found = {name: value for name, value in options.items() if _is_known(name, table)}
     rest = [name for name in options if name not in found]
     if rest:

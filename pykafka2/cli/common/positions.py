@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from pykafka2.cli.common.parsing import MAX_INT64, time_ms
+from pykafka2.cli.common.parsing import MAX_INT64, UsageError, nearest, time_ms
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaConsumer, TopicPartition
@@ -55,8 +55,6 @@ def _position(text: str, legal: str) -> Position:
         return Position("time", time_ms(text[1:]), text)
     found = re.fullmatch(r"([+-]?)(\d{1,19})", text, re.ASCII)
     if found is None or int(found[2]) > MAX_INT64:
-        from pykafka2.cli.common.parsing import nearest
-
         close = nearest([text], NAMES)
         more = f"; did you mean {close[0]}?" if close else ""
         raise argparse.ArgumentTypeError(f"{text!r} is not valid; use {legal}{more}")
@@ -105,3 +103,28 @@ class Bounds:
         if position.kind == "before_end":
             return self.end[partition] - position.number
         return position.number
+
+
+def partitions_of(
+    client: KafkaConsumer[bytes, bytes], topics: list[str], numbers: list[int] | None
+) -> list[TopicPartition]:
+    """Return the partitions of the topics. Raise `UsageError` for a topic or partition that is missing."""
+    from pykafka2 import TopicPartition
+    from pykafka2.errors import UnknownTopicOrPartition
+
+    found: list[TopicPartition] = []
+    for topic in dict.fromkeys(topics):
+        existing = client.partitions_for_topic(topic)
+        if existing is None:
+            close = nearest([topic], client.topics())
+            more = f"; did you mean {close[0]!r}?" if close else ""
+            raise UnknownTopicOrPartition(f"topic {topic!r} does not exist{more}")
+        missing = sorted(set(numbers or ()) - existing)
+        if missing:
+            raise UsageError(
+                f"--partition {missing[0]}: topic {topic!r} has the partitions 0 to {max(existing)}"
+            )
+        found += [
+            TopicPartition(topic, number) for number in sorted(existing if numbers is None else set(numbers))
+        ]
+    return found

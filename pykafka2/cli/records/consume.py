@@ -10,8 +10,14 @@ before now (-90s, -15m, -2h, -7d). --until is exclusive.
   %h headers (name=value,...)   %H number of headers   %T or %d timestamp in ms   %i number of the record
   %% percent sign   \n \t \r \0 \e \\ \xHH   %v{hex}, %k{base64}, %v{json}   %d{iso}, %d{strftime[%F %T]}
 
+With --to FILE.parquet the records up to --until (end) are written to a file, which appears when it is
+complete.
+
 With --group the command joins a consumer group: it starts at the committed offsets, and commits the offsets
 of the records that it has printed. Without --group it commits nothing.
+
+With --share the command takes records from the queue of a share group, and accepts each one after it was
+printed. Records that it has received and not printed are released at the end.
 
 examples:
   pykafka2 consume orders                                follow the topic from its first record
@@ -19,16 +25,16 @@ examples:
   pykafka2 consume orders -o @-1h -f '%d{iso} %k: %v\n'  what arrived in the last hour
   pykafka2 consume orders --grep 'error|timeout' -c 5    the first five records that match
   pykafka2 consume orders --json | jq .value             one JSON object per line
+  pykafka2 consume orders -o @-1d --to orders.parquet    the last day as a file for polars, DuckDB or Spark
   pykafka2 consume orders payments --group audit         as a member of a group
+  pykafka2 consume jobs --share workers -c 1             take one job from a queue
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +42,24 @@ import attrs
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.exits import EXIT_OK, code_of
-from pykafka2.cli.common.output import NoProgress, Output, is_terminal
-from pykafka2.cli.common.parsing import Parser, UsageError, nearest, partition_numbers, positive
-from pykafka2.cli.common.positions import LEGAL_OFFSET, LEGAL_UNTIL, Bounds, Position, offset, until
-from pykafka2.cli.records.printing import DeferredInterrupt, WholeWriter, buffered_stdout
+from pykafka2.cli.common.output import Output
+from pykafka2.cli.common.parsing import Parser, UsageError, partition_numbers, positive
+from pykafka2.cli.common.positions import (
+    LEGAL_OFFSET,
+    LEGAL_UNTIL,
+    Bounds,
+    Position,
+    offset,
+    partitions_of,
+    until,
+)
+from pykafka2.cli.records.printing import (
+    DeferredInterrupt,
+    WholeWriter,
+    buffered_stdout,
+    closed_stdout,
+    progress_of_records,
+)
 from pykafka2.cli.records.record_formats import (
     DEFAULT,
     BadFormat,
@@ -80,6 +100,9 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument(
+        "--share", metavar="GROUP", help="take records from the queue of this share group, and accept them"
+    )
+    parser.add_argument(
         "-f",
         "--format",
         type=str,
@@ -99,6 +122,9 @@ def configure(parser: Parser) -> None:
         help="only records whose key or value matches this regular expression",
     )
     parser.add_argument(
+        "--to", metavar="FILE", help="write the records to this file (.parquet) and end at --until (end)"
+    )
+    parser.add_argument(
         "--isolation-level",
         choices=("read_committed", "read_uncommitted"),
         help="whether records of open and aborted transactions are printed (read_uncommitted)",
@@ -108,6 +134,16 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Print records until an end that was typed, or until Ctrl-C or a closed pipe."""
+    if arguments.share is not None:
+        from pykafka2.cli.records.share import check_share, consume_shared
+
+        check_share(arguments)
+        return consume_shared(arguments, output, _renderer(arguments))
+    if arguments.to is not None:
+        from pykafka2.cli.records.export import check_export, export
+
+        check_export(arguments)
+        return export(arguments, output)
     _check_group(arguments)
     reading = Reading(arguments, output, _renderer(arguments), _pattern(arguments.grep))
     client = connection.consumer(arguments, **_options(arguments))
@@ -207,13 +243,13 @@ class Reading:
         is_member = self.arguments.group is not None
         self.out = WholeWriter(self.interrupt) if is_member else buffered_stdout()
         self.remaining = self.arguments.count
-        self.bar = _progress(self.output, self.remaining)
+        self.bar = progress_of_records(self.output, self.remaining)
 
     # ------------------------------------------------------------------ what to read
 
     def assign(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Assign the partitions and seek to their first offsets."""
-        partitions = _partitions(client, self.arguments.topics, self.arguments.partition)
+        partitions = partitions_of(client, self.arguments.topics, self.arguments.partition)
         client.assign(partitions)
         start: Position | None = self.arguments.offset
         is_by_policy = start is None or start.kind in ("earliest", "latest")
@@ -234,7 +270,7 @@ class Reading:
 
     def subscribe(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Join the group; look up the ends of all partitions with --until."""
-        partitions = _partitions(client, self.arguments.topics, None)
+        partitions = partitions_of(client, self.arguments.topics, None)
         client.subscribe(self.arguments.topics)
         if self.arguments.until is not None:
             bounds = Bounds(client, partitions)
@@ -296,7 +332,7 @@ class Reading:
         if time.monotonic() - self.quiet_since < limit - attempt_ms / 1000:
             return
         client.bootstrap(attempt_ms, refresh=True)
-        partitions = _partitions(client, self.arguments.topics, self.arguments.partition)
+        partitions = partitions_of(client, self.arguments.topics, self.arguments.partition)
         if self.arguments.group is not None:
             client.committed(partitions, timeout_ms=attempt_ms)  # from the coordinator
         unread = [one for one in client.assignment() if not self._has_limits or one in self.limits]
@@ -322,15 +358,14 @@ class Reading:
             if limit is None:
                 return  # a partition of the group that is read to its end
             if columns.last_offset >= limit:
-                columns.end_before(limit)
+                columns = columns.before(limit)
         if not len(columns):
             return
+        shown: Any = columns
         if self.pattern is not None:
-            shown = self._matches(self.pattern, columns)
-        else:
-            if self.remaining is not None:
-                columns.shorten(self.remaining)
-            shown = columns
+            columns, shown = self._matches(self.pattern, columns)
+        elif self.remaining is not None:
+            columns = shown = columns.head(self.remaining)
         if self.arguments.group is None:
             self._write(shown, partition)
             return
@@ -360,8 +395,8 @@ class Reading:
             self.remaining -= len(columns)
         self.bar.update(len(columns))
 
-    def _matches(self, pattern: re.Pattern[bytes], columns: Columns) -> Any:
-        """Return the records that match; cut the columns after the last one that --count allows."""
+    def _matches(self, pattern: re.Pattern[bytes], columns: Columns) -> tuple[Columns, Any]:
+        """Return the columns, cut after the last record that --count allows, and the records that match."""
         search = pattern.search
         rows = [
             row
@@ -370,8 +405,8 @@ class Reading:
         ]
         if self.remaining is not None and len(rows) >= self.remaining:
             del rows[self.remaining :]
-            columns.shorten(rows[-1] + 1)
-        return chosen(columns, rows)
+            columns = columns.head(rows[-1] + 1)
+        return columns, chosen(columns, rows)
 
     def _finish(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Forget the limits that were reached; control records behind the last record count, too."""
@@ -412,59 +447,5 @@ class Chosen:
         return [column[row] for row in self._rows]
 
 
-def _partitions(
-    client: KafkaConsumer[bytes, bytes], topics: list[str], numbers: list[int] | None
-) -> list[TopicPartition]:
-    """Return the partitions of the topics. Raise `UsageError` for a topic or partition that is missing."""
-    from pykafka2 import TopicPartition
-    from pykafka2.errors import UnknownTopicOrPartition
-
-    found: list[TopicPartition] = []
-    for topic in dict.fromkeys(topics):
-        existing = client.partitions_for_topic(topic)
-        if existing is None:
-            close = nearest([topic], client.topics())
-            more = f"; did you mean {close[0]!r}?" if close else ""
-            raise UnknownTopicOrPartition(f"topic {topic!r} does not exist{more}")
-        missing = sorted(set(numbers or ()) - existing)
-        if missing:
-            raise UsageError(
-                f"--partition {missing[0]}: topic {topic!r} has the partitions 0 to {max(existing)}"
-            )
-        found += [
-            TopicPartition(topic, number) for number in sorted(existing if numbers is None else set(numbers))
-        ]
-    return found
-
-
 def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
-
-
-def _progress(output: Output, total: int | None) -> Any:
-    """Return a bar if records go to a file and stderr is a terminal; it would mix with other output."""
-    if not is_terminal(sys.stderr) or is_terminal(sys.stdout) or _is_pipe():
-        return NoProgress()
-    return output.progress(total, "consumed")
-
-
-def _is_pipe() -> bool:
-    import os
-    import stat
-
-    try:
-        mode = os.fstat(sys.stdout.fileno()).st_mode
-    except (OSError, ValueError):
-        return True
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def closed_stdout() -> Callable[[], bool]:
-    """Return a function that returns whether the reader of stdout is gone, which a write would notice."""
-    import select
-
-    if not hasattr(select, "poll") or not _is_pipe():
-        return lambda: False
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # POLLERR and POLLHUP are always reported
-    return lambda: bool(poll.poll(0))

@@ -1,15 +1,19 @@
-"""Printing of whole batches in spite of Ctrl-C, so that their offsets can be committed."""
+"""Printing of records to stdout: whole batches in spite of Ctrl-C, the progress, and closed pipes."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import stat
 import sys
 import time
+from collections.abc import Callable
 from io import BufferedWriter
 from types import FrameType
 from typing import Any
+
+from pykafka2.cli.common.output import NoProgress, Output, is_terminal
 
 PIPE_BYTES = 4096
 """A pipe that is ready accepts so many bytes without blocking (PIPE_BUF)."""
@@ -92,3 +96,27 @@ class WholeWriter:
 def buffered_stdout() -> BufferedWriter:
     """Return a writer of stdout. With PYTHONUNBUFFERED sys.stdout.buffer can write a part of the bytes."""
     return open(sys.stdout.fileno(), "wb", closefd=False)
+
+
+def progress_of_records(output: Output, total: int | None) -> Any:
+    """Return a bar if records go to a file and stderr is a terminal; it would mix with other output."""
+    if not is_terminal(sys.stderr) or is_terminal(sys.stdout) or _is_pipe():
+        return NoProgress()
+    return output.progress(total, "consumed")
+
+
+def _is_pipe() -> bool:
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def closed_stdout() -> Callable[[], bool]:
+    """Return a function that returns whether the reader of stdout is gone, which a write would notice."""
+    if not hasattr(select, "poll") or not _is_pipe():
+        return lambda: False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # POLLERR and POLLHUP are always reported
+    return lambda: bool(poll.poll(0))

@@ -12,6 +12,8 @@ from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
+NUMBERS = (int, float, Real)
+"""`Real` alone would do, but isinstance() looks for its registered classes, which takes longer."""
 MOST_SECONDS = 10
 """A float up to here with at most one decimal looks like confluent-kafka's seconds."""
 
@@ -25,8 +27,10 @@ def checked_limit(max_records: int | None, default: int) -> int:
     return max_records
 
 
-def checked_range(start: int, end: int, max_bytes: int) -> None:
+def checked_range(start: int, end: int, max_bytes: int, topic_id: bytes | None) -> None:
     """Check the arguments of `read_range`."""
+    if topic_id is not None and (not isinstance(topic_id, bytes) or len(topic_id) != 16):
+        raise ValueError(f"topic_id={topic_id!r}: it must be the 16 bytes of the topic's id")
     for name, offset in (("start", start), ("end", end)):
         if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
             raise ValueError(f"{name}={offset!r}: it must be an integer from 0 to {INT64_MAX}")
@@ -45,7 +49,7 @@ def checked_isolation(isolation: str) -> int:
 def checked_timeout(timeout_ms: float) -> float:
     """Return the timeout in seconds. The comparison also rejects nan."""
     argument: object = timeout_ms
-    if not isinstance(argument, Real):
+    if not isinstance(argument, NUMBERS):
         raise TypeError(f"timeout_ms={timeout_ms!r}: it must be a number of milliseconds, or inf")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")

@@ -177,6 +177,14 @@ class CommitCalls(Owned):
 
     @owned
     def _fetch_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
+        driver = self._core.cluster.driver
+        began = driver.clock.monotonic()
+        try:
+            return self._committed_offsets(partition, metadata, timeout_ms)
+        finally:
+            driver.metrics.count_ns("committed-time-ns-total", driver.clock.monotonic() - began)
+
+    def _committed_offsets(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
         committed = self._core.group_for("committed").committed
         timeout = (
             self._core.options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
@@ -215,8 +223,12 @@ class CommitCalls(Owned):
         """Return the membership metadata for a transactional producer (KIP-447).
 
         If the group has removed this member, the metadata of the lost membership is returned, and the
-        coordinator rejects its offsets. With enable_auto_commit a warning is logged, because automatic
-        commits also commit the offsets of aborted transactions.
+        coordinator rejects its offsets. If a topic was deleted and created again since the last call, the
+        metadata has the id of the topic that was read first, and brokers of Kafka 4.4 reject offsets without
+        an id of their own (see `next_offsets`).
+
+        With enable_auto_commit a warning is logged, because automatic commits also commit the offsets of
+        aborted transactions.
 
         Raises:
             IllegalState: there is no group_id.
@@ -237,7 +249,7 @@ class CommitCalls(Owned):
             identity.generation_id,
             identity.member_id,
             identity.group_instance_id,
-            topic_ids=self._core.fetcher.table.topic_ids(),
+            topic_ids=self._core.topics_read.ids(),
         )
 
 

@@ -8,6 +8,7 @@ Used on the caller's thread. Neighbors: poll/poller.py, state/iteration_queue.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -15,12 +16,14 @@ from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.consumer.calls.arguments import checked_isolation, checked_limit, checked_range, checked_timeout
 from pykafka2.consumer.calls.seek import PositionCalls
-from pykafka2.consumer.core import handing_over
+from pykafka2.consumer.core import ConsumerCore, handing_over
+from pykafka2.consumer.interceptors import ProcessSpan
+from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
+    from pykafka2.consumer.calls.record_steps import RecordStep
     from pykafka2.consumer.fetch.range_reader import RangeReader
-    from pykafka2.consumer.state.iteration_queue import IterationQueue
     from pykafka2.records.columns import Columns
 
 
@@ -28,7 +31,9 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     """Mixed into the consumer."""
 
     _iteration_queue: IterationQueue
-    """That of the core, for `next(consumer)`."""
+    """That of the core, for `next(consumer)`; one that stays empty if interceptors have `on_record`."""
+    _step: RecordStep | None
+    """The step of `next(consumer)`; None without such interceptors."""
 
     @handing_over
     def poll(
@@ -98,14 +103,15 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         *,
         isolation: str | None = None,
         max_bytes: int = 1 << 20,
+        topic_id: bytes | None = None,
     ) -> Iterator[Columns]:
         """Iterate over the records from offset `start` up to, but not including, `end`, in columns.
 
         It uses no group, assignment or position. Several threads can call it at the same time. Each piece has
         batches of up to `max_bytes`, or one larger batch; `size_bytes` is their size. The next piece is
         fetched in the background. Offsets without a record (compacted, aborted, control batches) are skipped.
-        Records that were not written yet are waited for. Deserializers and interceptors are not called. The
-        errors are raised when the result is iterated.
+        Records that were not written yet are waited for. Deserializers and interceptors' `on_consume` are not
+        called. The errors are raised when the result is iterated.
 
         Args:
             partition: the partition; it need not be assigned.
@@ -113,6 +119,8 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             end: the offset after the last one.
             isolation: 'read_uncommitted' or 'read_committed'; isolation_level by default.
             max_bytes: the maximum size of one fetch.
+            topic_id: the id that the topic must have, 16 bytes (KIP-516); any by default. Brokers before 3.1
+                do not compare it.
 
         Raises:
             OffsetOutOfRange: records of the range are no longer in the log. Beyond the end of the log it is
@@ -123,14 +131,14 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             KafkaTimeoutError, NoBrokersAvailable: no broker responded, or no records arrived, within
                 default_api_timeout_ms.
             UnknownTopicOrPartition: the partition does not exist, the topic was missing for five seconds, or
-                it was deleted and created again.
+                it was deleted and created again while it was read, or since it had `topic_id`.
             TopicAuthorizationFailed: the user has no READ access; raised at once.
             ClientClosed: the consumer was closed.
         """
         self._core.check_open()
         partition = checked_partition(partition)
         level = checked_isolation(self._core.options.isolation_level if isolation is None else isolation)
-        checked_range(start, end, max_bytes)
+        checked_range(start, end, max_bytes, topic_id)
         with lifecycle.loading:
             from pykafka2.consumer.fetch.range_reader import RangeReader
         reader = RangeReader(
@@ -142,21 +150,26 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             end,
             level,
             max_bytes,
+            topic_id,
         )
-        return self._pieces_of(reader)
+        return self._pieces_of(reader, partition)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup`.
 
         Raise the errors of `poll`. An iterator that has ended or raised stays ended; iterate over the
-        consumer again to continue.
+        consumer again to continue. Interceptors with `on_record` are called around each record.
         """
+        if self._core.interceptors.sees_records:
+            return self._record_steps()
         return chain.from_iterable(Slices(self._next_slice))
 
     def __next__(self) -> ConsumerRecord[K, V]:
         """Return the next record, as iteration does."""
         for record in self._iteration_queue.slice:
             return record  # without a lock: a call that invalidates the slice also ends it
+        if self._step is not None:
+            return self._next_in_hooks(self._step)
         for record in self._next_slice():
             return record
         raise StopIteration
@@ -180,6 +193,21 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         iteration_queue.cut(self._core.slice_length.next())
         return iteration_queue.slice
 
+    def process_span(self, record: ConsumerRecord[K, V]) -> AbstractContextManager[ConsumerRecord[K, V]]:
+        """Return a context manager for the processing of a record that `poll` has returned.
+
+            for record in records:
+                with consumer.process_span(record):
+                    handle(record)
+
+        It calls the interceptors' `on_record` at the start of the block, and `on_record_done` at its end,
+        with the exception that ended it. Without such interceptors it does nothing. An iteration over the
+        consumer calls these hooks itself. Any thread.
+        """
+        if self._core.interceptors.sees_records:
+            return ProcessSpan(self._core.interceptors, record)
+        return nullcontext(record)
+
     def wakeup(self) -> None:
         """End the current `poll` or iteration early, or the next one. Safe in threads and signal handlers.
 
@@ -191,9 +219,38 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
 
     # ------------------------------------------------------------------ inside
 
-    def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:
+    def _pieces_of(self, reader: RangeReader, partition: TopicPartition) -> Iterator[Columns]:
         """Keep a reference to the consumer until the pieces are read: garbage collection would close it."""
-        yield from reader.pieces()
+        for columns in reader.pieces():
+            if self._core.interceptors.sees_columns:
+                self._core.interceptors.on_columns({partition: columns})
+            yield columns
+
+    def _next_in_hooks(self, step: RecordStep) -> ConsumerRecord[K, V]:
+        step.end()
+        while (record := step.take()) is None:
+            self._next_slice()
+        return record
+
+    def _record_steps(self) -> Iterator[ConsumerRecord[K, V]]:
+        with lifecycle.loading:
+            from pykafka2.consumer.calls.record_steps import RecordSteps
+        steps = RecordSteps(self._core.iteration_queue, self._core.interceptors, self._next_slice)
+        if self._step is not None:
+            self._step.others.add(steps)
+        return steps
+
+
+def queue_and_step(core: ConsumerCore) -> tuple[IterationQueue, RecordStep | None]:
+    """Return the queue and the step of `next(consumer)`, or of `anext`.
+
+    Without interceptors for records, they are the core's queue and None. With them, the queue stays empty.
+    """
+    if not core.interceptors.sees_records:
+        return core.iteration_queue, None
+    with lifecycle.loading:
+        from pykafka2.consumer.calls.record_steps import RecordStep
+    return IterationQueue(), RecordStep(core.iteration_queue, core.interceptors)
 
 
 class Slices:

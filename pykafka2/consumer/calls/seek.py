@@ -44,9 +44,10 @@ class PositionCalls(Owned):
         """Return the offsets after the returned records, for `send_offsets_to_transaction` (KIP-1094).
 
         They are the positions of the assigned partitions, with leader epochs: what `commit` without offsets
-        commits. A partition whose position is unknown is missing; no request is sent.
+        commits. Each has the id of its topic, so that one that was deleted and created again does not get
+        it (KIP-1319). A partition whose position is unknown is missing; no request is sent.
         """
-        return self._core.subscription.next_offsets(self._core.iteration_queue.places())
+        return self._core.topics_read.next_offsets()
 
     @owned
     def lag(self, partition: TopicPartition) -> int | None:

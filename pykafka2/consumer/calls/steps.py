@@ -18,6 +18,7 @@ from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.consumer.commit.commit_queue import Commit
+    from pykafka2.errors import KafkaError
     from pykafka2.records.columns import Columns
 
 
@@ -108,6 +109,11 @@ class CallSteps(Owned):
         )
         checked = None if offsets is None else checked_offsets(offsets)
         return committer.begin_commit(checked, timeout), timeout
+
+    @owned
+    def fail_commit(self, commit: Commit, error: KafkaError) -> None:
+        """Call interceptors after a `commit` without a response."""
+        self._core.group_for("commit").committer.on_unacknowledged(commit, error)
 
     @owned
     def end_commit(self, commit: Commit) -> None:

@@ -399,6 +399,13 @@ class Commit:
     send: Send[OffsetCommitResponse] | None = None
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None
+    ended_at: float | None = None
+    """When `completion` was done; only set for interceptors that get the duration."""
+
+    @property
+    def began_at(self) -> float:
+        """When it was created."""
+        return self.deadline - self.timeout
 
     @property
     def has_left(self) -> bool:

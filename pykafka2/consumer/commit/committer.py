@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from pykafka2.backoff import Backoff
@@ -136,20 +137,33 @@ class Committer:
         """Commit offsets and wait: see `KafkaConsumer.commit`."""
         commit = self.begin_commit(offsets, timeout)
         try:
-            self._wait(commit.completion, timeout)
-            self._interceptors.on_commit(commit.offsets)
+            try:
+                self._wait(commit.completion, timeout)
+            except KafkaError as error:
+                self._report(commit, error)
+                raise
+            self._report(commit, None)
         finally:
             self.call_back_once()
 
     def begin_commit(self, offsets: Offsets | None, timeout: float) -> Commit:
         """Start a commit that is retried for `timeout` seconds; the caller waits, then calls `end_commit`."""
         chosen = self.consumed_offsets() if offsets is None else offsets
-        return self._begin(chosen, timeout, is_retried=True, are_positions=offsets is None)
+        began, monotonic = self._driver.clock.monotonic(), self._driver.clock.monotonic
+        commit = self._begin(chosen, timeout, is_retried=True, are_positions=offsets is None)
+        commit.completion.add_done_callback(
+            lambda done: self._driver.metrics.count_ns("commit-sync-time-ns-total", monotonic() - began)
+        )
+        return commit
 
     def end_commit(self, commit: Commit) -> None:
-        """Call the interceptors after a commit that has ended, or raise its error."""
+        """Call the interceptors after a commit that has ended; raise its error."""
+        self._report(commit, commit.completion.exception(0))
         commit.completion.result(0)
-        self._interceptors.on_commit(commit.offsets)
+
+    def on_unacknowledged(self, commit: Commit, error: KafkaError) -> None:
+        """Call the interceptors after a commit without a response."""
+        self._report(commit, error)
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
         """Start to commit offsets: see `KafkaConsumer.commit_async`."""
@@ -168,8 +182,7 @@ class Committer:
         while pending and pending[0].completion.is_done:
             commit = pending.popleft()
             error = commit.completion.exception(0)
-            if error is None:
-                self._interceptors.on_commit(commit.offsets)
+            self._report(commit.commit, error)
             commit.callback(commit.offsets, error)
 
     def call_back_once(self) -> None:
@@ -322,8 +335,18 @@ class Committer:
             spans_rebalance=is_last and is_rejoining,
             ids=ids,
         )
+        if self._interceptors.times_commits:
+            completion.add_done_callback(partial(self._note_end, commit))
         self._commit_queue.add(commit)
         return commit
+
+    def _note_end(self, commit: Commit, done: object) -> None:
+        commit.ended_at = self._driver.clock.monotonic()
+
+    def _report(self, commit: Commit, error: BaseException | None) -> None:
+        """Call the interceptors after a commit that was written, or with its error."""
+        ended_at = self._driver.clock.monotonic() if commit.ended_at is None else commit.ended_at
+        self._interceptors.on_commit(commit.offsets, error, ended_at - commit.began_at)
 
     def _wait(self, completion: Completion[None], timeout: float) -> None:
         with CancelOnError(completion):
@@ -369,5 +392,6 @@ class Committer:
             )
             if commit.completion.is_done:
                 error = commit.completion.exception(0)
+            cleanup.run(self._report, commit.commit, error)
             cleanup.run(commit.callback, commit.offsets, error)
         cleanup.raise_first()

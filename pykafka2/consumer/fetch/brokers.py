@@ -40,17 +40,14 @@ class FetchNodes:
         self._turns: dict[int, int] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._backoffs: dict[int, Backoff] = {}
-        self._not_before: dict[int, float] = {}
+        self.not_before: dict[int, float] = {}
+        """The earliest time of the next fetch from a node, if it has to wait."""
 
     def session(self, node_id: int) -> FetchSession:
         session = self._sessions.get(node_id)
         if session is None:
             session = self._sessions[node_id] = FetchSession(is_wanted=self._sessions_are_wanted)
         return session
-
-    def not_before(self, node_id: int) -> float:
-        """Return the earliest time of the next fetch from this node."""
-        return self._not_before.get(node_id, -FOREVER)
 
     def next_turn(self, node_id: int, count: int) -> int:
         """Return which of `count` partitions comes first: a broker fills its response in request order."""
@@ -88,10 +85,10 @@ class FetchNodes:
         backoff = self._backoffs.get(node_id)
         if backoff is None:
             backoff = self._backoffs[node_id] = self._new_backoff()
-        self._not_before[node_id] = now + backoff.next()
+        self.not_before[node_id] = now + backoff.next()
 
     def on_empty_response(self, flight: FetchInFlight) -> None:
-        self._not_before[flight.node_id] = flight.not_again_before
+        self.not_before[flight.node_id] = flight.not_again_before
 
     def forget(self, node_id: int) -> None:
         """Drop all state of a node."""
@@ -99,7 +96,7 @@ class FetchNodes:
         self.last_incremental.pop(node_id, None)
         self._sessions.pop(node_id, None)
         self._backoffs.pop(node_id, None)
-        self._not_before.pop(node_id, None)
+        self.not_before.pop(node_id, None)
 
 
 NO_SESSION = 0
@@ -144,9 +141,9 @@ class FetchSession:
         if not has_ids:  # the session is by name, so an id that becomes known must not change the key
             wanted = {(topic, ZERO_UUID, number): entry for (topic, _, number), entry in wanted.items()}
         named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
-        if self.is_incremental and has_ids == self._has_ids and changed is not None and wanted is self._known:
+        if self._epoch > FULL and has_ids == self._has_ids and changed is not None and wanted is self._known:
             named = changed.items()
-        elif self.is_incremental and has_ids == self._has_ids:
+        elif self._epoch > FULL and has_ids == self._has_ids:
             known = self._known
             # An unchanged entry is usually the same object.
             news = [
@@ -162,9 +159,9 @@ class FetchSession:
                 request.forgotten_topics_data = _forgotten(forgotten) if forgotten else []
                 for topic, _, number in forgotten:
                     self.ends.pop((topic, number), None)
-        elif self.is_incremental:
+        elif self._epoch > FULL:
             self._epoch = FULL
-        if not self.is_incremental:
+        if self._epoch <= FULL:
             self.ends.clear()
         request.topics = _by_topic(named)
         self._known, self._has_ids = wanted, has_ids
@@ -185,7 +182,7 @@ class FetchSession:
         """Remember the ends of a partition's log; after an error the broker sends them again."""
         if response.error_code:
             self.ends.pop(partition, None)
-        elif self.is_incremental:
+        elif self._epoch > FULL:
             self.ends[partition] = response.high_watermark, response.last_stable_offset
 
     def on_failure(self, error: Exception) -> None:

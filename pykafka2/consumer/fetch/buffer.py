@@ -37,7 +37,8 @@ class FetchBuffer:
     def __init__(self, on_drained: Callable[[], None]) -> None:
         self._lock = threading.RLock()
         self._queues: OrderedDict[TopicPartition, _Queue] = OrderedDict()
-        self._resets: dict[TopicPartition, tuple[int, int]] = {}
+        self.resets: dict[TopicPartition, tuple[int, int]] = {}
+        """Generation and offset of each reset that has ended and was not dropped.  Any thread can copy it."""
         self._on_room = on_drained
         self._notifies_when_drained = False
         self.size_bytes = 0
@@ -59,7 +60,7 @@ class FetchBuffer:
     def put_reset(self, partition: TopicPartition, generation: int, offset: int) -> None:
         """Add the position that a reset has found."""
         with self._lock:
-            self._resets[partition] = (generation, offset)
+            self.resets[partition] = (generation, offset)
             self.arrivals += 1
 
     def bytes_of(self, partition: TopicPartition) -> int:
@@ -91,19 +92,12 @@ class FetchBuffer:
         """Whether there is neither data nor a problem.  Does not take the lock."""
         return not self._queues
 
-    def resets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Return generation and offset of each reset that has ended and was not dropped."""
-        if not self._resets:
-            return {}
-        with self._lock:
-            return dict(self._resets)
-
     def drop_resets(self, resets: dict[TopicPartition, tuple[int, int]]) -> None:
         """Remove these resets, whose positions the caller has applied."""
         with self._lock:
             for partition, reset in resets.items():
-                if self._resets.get(partition) == reset:
-                    del self._resets[partition]
+                if self.resets.get(partition) == reset:
+                    del self.resets[partition]
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions with data or a problem, the least recently served one first."""
@@ -141,7 +135,7 @@ class FetchBuffer:
 
     def discard(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove all data of these partitions, which are read from another position or no longer read."""
-        queues, resets = self._queues, self._resets
+        queues, resets = self._queues, self.resets
         with self._lock:
             for partition in partitions:
                 if partition in queues:

@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.fetch import AbortedTransaction, EpochEndOffset
 from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
 from pykafka2.records.batch_reader import AnyBatch, Opened, any_batches, decode_any_in_steps
 from pykafka2.records.column_group import MOST_AT_ONCE, ColumnGroup, ColumnPart
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.control import read_marker
 from pykafka2.slotted import slotted
 from pykafka2.types import ConsumerRecord, TopicPartition
@@ -39,8 +39,10 @@ class Visibility:
 
     def __init__(self, aborted: Iterable[AbortedTransaction] | None, partition: TopicPartition) -> None:
         # Brokers sort aborted transactions by first offset, but the protocol does not guarantee it (KIP-98).
-        self._aborted = [(each.first_offset, each.producer_id) for each in aborted or ()]
-        heapify(self._aborted)
+        self._aborted: list[tuple[int, int]] = []
+        if aborted:
+            self._aborted = [(each.first_offset, each.producer_id) for each in aborted]
+            heapify(self._aborted)
         self._active: set[int] = set()
         """Producers with an open transaction at this offset that is aborted later in the log."""
         self._partition = partition
@@ -167,7 +169,7 @@ class FetchedData:
         self._aborted = tuple(aborted or ())
         try:
             # One by one, so that the batches before a damaged one are kept.
-            for batch in any_batches(records, str(partition)):
+            for batch in any_batches(records, partition):
                 self._batches.append(batch)
         except CorruptData as error:
             self.error = without_frames(error)
@@ -280,7 +282,7 @@ class FetchedData:
         self,
         position: int,
         limit: int,
-        into: Columns,
+        into: GrowingColumns,
         check_crcs: bool,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         end: int | None = None,
@@ -305,7 +307,7 @@ class FetchedData:
         self,
         position: int,
         limit: int,
-        into: Columns,
+        into: GrowingColumns,
         check_crcs: bool,
         max_output_bytes: int,
         end: int | None,
@@ -320,7 +322,7 @@ class FetchedData:
                 self._index = self._batches.index(group.failed) + 1
             raise
 
-    def _take_part(self, part: ColumnPart, position: int, into: Columns, end: int | None) -> int:
+    def _take_part(self, part: ColumnPart, position: int, into: GrowingColumns, end: int | None) -> int:
         self._part = None  # an error or a Ctrl-C ends it
         try:
             part.step(into)

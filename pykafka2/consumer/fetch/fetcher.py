@@ -26,6 +26,7 @@ from pykafka2.consumer.fetch.requests import FetchRequests
 from pykafka2.consumer.fetch.resets import PositionResets
 from pykafka2.consumer.fetch.responses import FetchResponses
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.state.measures import MeasuresByTopic
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
     FetchSessionIdNotFound,
@@ -65,6 +66,7 @@ class Fetcher:
         self.lookups = lookups
         self.table = FetchTable(options, cluster, buffer)
         """The fetch state of each partition."""
+        self.work = self.table.states
         self._responses = FetchResponses(options, cluster, buffer, self.table)
         self._resets = PositionResets(lookups, buffer, self.table)
         self._paused: set[TopicPartition] = set()
@@ -73,9 +75,11 @@ class Fetcher:
             sessions_are_wanted=options.enable_incremental_fetch_sessions, new_backoff=self.table.new_backoff
         )
         self._requests = FetchRequests(options, cluster.metadata, buffer, self.table, self._nodes)
+        metrics = cluster.metrics
         self.fetches = 0
-        self.throttled_ms = 0
-        self.longest_throttle_ms = 0
+        self._sizes = metrics.series("fetch-size")
+        self.topics = MeasuresByTopic(metrics)
+        metrics.counter("fetch-total", lambda: self.fetches)
 
     # ------------------------------------------------------------------ commands
 
@@ -120,9 +124,7 @@ class Fetcher:
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
-        result = PollResult.idle()
-        if not self.table.states:
-            return result
+        result = PollResult([])
         by_node = self._idle_by_leader(now, result)
         if not by_node:
             return result
@@ -178,11 +180,16 @@ class Fetcher:
         groups, in_flight = self._partitions_by_node, self._nodes.in_flight
         if groups.as_of != self.table.changes or groups.snapshot is not self._metadata.snapshot:
             groups = self._partitions_by_node = self._group_by_leader(now, result)
-        return {
-            node_id: states
-            for node_id, states in groups.by_node.items()
-            if node_id not in in_flight and self._is_free(node_id, now, result)
-        }
+        idle: dict[int, list[FetchState]] = {}
+        for node_id, states in groups.by_node.items():
+            if node_id in in_flight:
+                continue
+            not_before = self._nodes.not_before.get(node_id, now)
+            if now < not_before:
+                result.wake_at = min(result.wake_at, not_before)
+            elif self._cluster.router.is_ready(node_id, now):
+                idle[node_id] = states
+        return idle
 
     def _group_by_leader(self, now: float, result: PollResult) -> PartitionsByNode:
         """Return the fetchable partitions by leader.  The result is valid until the table or the metadata
@@ -238,13 +245,6 @@ class Fetcher:
             state.not_before = now + state.backoff.next()
             result.wake_at = min(result.wake_at, state.not_before)
 
-    def _is_free(self, node_id: int, now: float, result: PollResult) -> bool:
-        not_before = self._nodes.not_before(node_id)
-        if now < not_before:
-            result.wake_at = min(result.wake_at, not_before)
-            return False
-        return self._cluster.router.is_ready(node_id, now)
-
     def ends_as_of(self, partition: TopicPartition) -> float | None:
         """Return when a response had or confirmed the ends of a partition; None before one. Any thread."""
         at = self.table.ends_as_of.get(partition)
@@ -271,8 +271,6 @@ class Fetcher:
         )
 
     def _on_response(self, flight: FetchInFlight, response: FetchResponse, now: float) -> None:
-        self.throttled_ms += response.throttle_time_ms
-        self.longest_throttle_ms = max(self.longest_throttle_ms, response.throttle_time_ms)
         if not self._nodes.end_fetch(flight):
             return
         session = self._nodes.session(flight.node_id)
@@ -287,9 +285,12 @@ class Fetcher:
         session.on_answer(response.session_id)
         self._nodes.on_success(flight, now)
         is_fruitful = False
+        total_bytes = 0
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
+            size_bytes = 0
             for partition in topic.partitions:
+                size_bytes += len(partition.records or b"")
                 place = name, partition.partition_index
                 session.on_partition(place, partition)
                 state, offset = flight.fetched.get(place, (None, 0))
@@ -300,6 +301,11 @@ class Fetcher:
                     continue
                 self._responses.apply(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
+            if size_bytes:
+                self.topics[name].sizes.add((size_bytes,))
+                total_bytes += size_bytes
+        if total_bytes:
+            self._sizes.add((total_bytes,))
         if self.table.without_end and flight.is_incremental:
             self._find_ends(flight, session, now)
         if is_fruitful:

@@ -33,6 +33,7 @@ from pykafka2.protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.slotted import slotted
 from pykafka2.text import counted
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
@@ -68,7 +69,8 @@ class OffsetLookups:
     def __init__(self, cluster: ClusterClient, isolation: int) -> None:
         self._cluster = cluster
         self._isolation = isolation
-        self._lookups: dict[OffsetLookup, None] = {}  # in order; removal from a list would take linear time
+        # In order; removal from a list would take linear time.
+        self.work = self._lookups = dict[OffsetLookup, None]()
 
     def add(self, lookup: OffsetLookup) -> None:
         options = self._cluster.options
@@ -91,9 +93,7 @@ class OffsetLookups:
 
     def poll(self, now: float) -> PollResult:
         """Send the lookups that are due, and fail those that have timed out, also in flight."""
-        result = PollResult.idle()
-        if not self._lookups:
-            return result
+        result = PollResult([])
         by_node: dict[int, list[OffsetLookup]] = {}
         for lookup in list(self._lookups):
             if now >= lookup.deadline:
@@ -333,6 +333,12 @@ class OffsetQueries:
         if not results.is_over():
             raise KafkaTimeoutError(f"looking up offsets took longer than {timeout:g} s")
         return {partition: results.found[partition] for partition in timestamps}
+
+    def topic_id(self, topic: str, timeout: float) -> bytes | None:
+        """See `KafkaConsumer.topic_id`."""
+        is_missing = self.partition_numbers(topic, timeout) is None
+        found = self._cluster.metadata.topic_id(topic)
+        return None if is_missing or found == ZERO_UUID else found
 
     def partition_numbers(self, topic: str, timeout: float) -> set[int] | None:
         """See `KafkaConsumer.partitions_for_topic`."""

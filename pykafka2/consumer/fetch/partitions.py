@@ -48,6 +48,8 @@ class FetchTable:
         self.readable_ends: dict[TopicPartition, int] = {}
         """The offset up to which records can be read: high watermark, or last stable offset
         (read_committed)."""
+        self.log_starts: dict[TopicPartition, int] = {}
+        """The first offset of each log as of the last fetch.  Any thread."""
         self.ends_as_of: dict[TopicPartition, float] = {}
         """When a response had the ends of each partition.  Any thread."""
         self.without_end: dict[TopicPartition, None] = {}
@@ -90,16 +92,16 @@ class FetchTable:
 
     def is_of_old_topic(self, partition: TopicPartition, origin: int) -> bool:
         """Return whether a position chosen in this generation refers to a deleted topic.  Any thread."""
-        state = self.states.get(partition)
-        if state is None or state.origin != origin:
-            return False
-        known, now = state.topic_id, self._cluster.metadata.topic_id(partition.topic)
+        known, now = self.topic_id(partition, origin), self._cluster.metadata.topic_id(partition.topic)
         return known != now and ZERO_UUID not in (known, now)
 
-    def topic_ids(self) -> dict[TopicPartition, bytes]:
-        """Return the ids of the topics that the positions refer to, where they are known.  Any thread."""
-        states = tuple(self.states.items())
-        return {place: state.topic_id for place, state in states if state.topic_id != ZERO_UUID}
+    def topic_id(self, partition: TopicPartition, origin: int) -> bytes:
+        """Return the id of the topic that a position refers to, which was chosen in this generation.
+
+        Sixteen zero bytes if it is unknown.  Any thread.
+        """
+        state = self.states.get(partition)
+        return ZERO_UUID if state is None or state.origin != origin else state.topic_id
 
     def clear_position(self, partition: TopicPartition, generation: int) -> None:
         """Fetch nothing until the position is found."""
@@ -116,6 +118,7 @@ class FetchTable:
         self.misses.pop(partition, None)
         self.high_watermarks.pop(partition, None)
         self.readable_ends.pop(partition, None)
+        self.log_starts.pop(partition, None)
         self.ends_as_of.pop(partition, None)
         self.without_end.pop(partition, None)
         self.troubles.pop(partition, None)

@@ -37,7 +37,7 @@ from pykafka2.protocol.messages.fetch import (
     PartitionData,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import Columns, GrowingColumns
 from pykafka2.text import counted
 from pykafka2.types import READ_COMMITTED, TopicPartition
 
@@ -74,6 +74,8 @@ class RangeReader:
     _end: int
     _isolation: int
     _max_bytes: int
+    _wanted_id: bytes | None
+    """The id that the topic must have; None for any."""
     _topic_id: bytes = ZERO_UUID
     _epoch: int = -1
     """The leader epoch of the record before the next one, -1 if unknown.  The broker uses it to detect a
@@ -136,7 +138,8 @@ class RangeReader:
             known = self._cluster.wait_for_topic(topic, left)
         if number not in known.partitions:
             known = self._with_partition(known, patience)
-        self._topic_id = known.topic_id
+        # The broker compares the ids, because this metadata can be older than the caller's.
+        self._topic_id = self._wanted_id or known.topic_id
 
     def _with_partition(self, known: TopicSnapshot, patience: float) -> TopicSnapshot:
         """Wait until the metadata of the topic has the partition, which can be new; return the topic."""
@@ -199,13 +202,13 @@ class RangeReader:
         """Switch to the current topic id after the broker rejected the old one; on the driver's thread.
 
         The topic was created again. The range is then read from the new topic, unless records of the old one
-        were returned already.
+        were returned already, or the caller wants the old one.
         """
         topic = self._partition.topic
         known = self._cluster.metadata.topic(topic)
         if known is None or not known.is_usable or known.topic_id == self._topic_id:
             return  # the metadata is updated before the next attempt
-        if position > self._start:
+        if self._topic_id == self._wanted_id or position > self._start:
             raise UnknownTopicOrPartition(
                 f"{self._partition} at offset {position}: the topic was deleted and created again"
             )
@@ -273,7 +276,7 @@ class RangeReader:
 
     def _decode(self, data: FetchedData, position: int) -> tuple[int, Columns, KafkaError | None]:
         """Return the next position, the records up to it, and the error of the rest, if any."""
-        options, columns = self._options, Columns()
+        options, columns = self._options, GrowingColumns(self._partition)
         try:
             position = data.take_columns(
                 position, NO_LIMIT, columns, options.check_crcs, options.max_decompressed_bytes, self._end

@@ -11,10 +11,12 @@ from pykafka2.consumer.fetch.brokers import FetchNodes, SessionKey
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.partitions import FRUITLESS_GAP, FetchInFlight, FetchState, FetchTable
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.slotted import slotted
 
+NO_REPLICA = ReplicaState()
+"""Marks the fetch of a consumer.  Shared by all requests, so it must not be changed."""
 # While partitions are left out for lack of room, the next fetch must be sent sooner than fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 
@@ -86,6 +88,7 @@ class FetchRequests:
             isolation_level=self._isolation,
             topics=[],
             rack_id=options.client_rack,
+            replica_state=NO_REPLICA,
         )
         session.fill(request, entries, has_ids=flight.has_ids, changed=changed)
         flight.is_incremental = session.is_incremental

@@ -62,6 +62,7 @@ class FetchResponses:
             return
         state.doubted_since = None
         self.note_ends(state.partition, response.high_watermark, response.last_stable_offset, now)
+        self._table.log_starts[state.partition] = response.log_start_offset
         if not response.records:
             state.backoff.reset()
             if response.high_watermark <= offset:

@@ -27,6 +27,8 @@ from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Subscription
+from pykafka2.metrics import Metrics
+from pykafka2.protocol.registry import ApiKey
 from pykafka2.slotted import slotted
 
 
@@ -54,6 +56,7 @@ class Group:
     ) -> Self:
         """Build the parts.  Raise `ConfigurationError` for an unknown assignor."""
         group_status = GroupStatus(options.group_id or "")
+        _time_requests(cluster.metrics, is_classic=options.group_protocol != CONSUMER)
         commits = CommitQueue(cluster, group_status)
         committer = Committer(
             options,
@@ -68,7 +71,9 @@ class Group:
         committed = CommittedOffsets(cluster, group_status)
 
         def owned_partitions(polls: PollClock) -> OwnedPartitions:
-            return OwnedPartitions(options, cluster, subscription, iteration_queue, polls, committer)
+            return OwnedPartitions(
+                options, cluster, subscription, iteration_queue, polls, committer, interceptors
+            )
 
         make = _kip848 if options.group_protocol == CONSUMER else _classic
         membership, moves, protocol = make(options, cluster, subscription, group_status, owned_partitions)
@@ -78,6 +83,24 @@ class Group:
         )
         resume = StartPositions(committed, subscription)
         return cls(group_status, commits, committer, committed, resume, membership, rebalance)
+
+
+def _time_requests(metrics: Metrics, *, is_classic: bool) -> None:
+    heartbeats = metrics.series("heartbeat-response-time")
+    metrics.latencies.update(
+        {
+            ApiKey.HEARTBEAT: heartbeats,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: heartbeats,
+            ApiKey.OFFSET_COMMIT: metrics.series("commit-latency"),
+        }
+    )
+    if is_classic:
+        metrics.latencies_of_successes.update(
+            {
+                ApiKey.JOIN_GROUP: metrics.series("join-time"),
+                ApiKey.SYNC_GROUP: metrics.series("sync-time"),
+            }
+        )
 
 
 def _classic(

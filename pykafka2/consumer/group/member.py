@@ -6,6 +6,7 @@ seconds, times are those of the driver's monotonic clock.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -21,9 +22,13 @@ from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import CommitFailed, IllegalTransition, KafkaError
 from pykafka2.events import StateMoved
 from pykafka2.logs import ClientLogger
+from pykafka2.metrics import Metrics
 from pykafka2.slotted import slotted
 
 NEVER = -FOREVER
+HOUR = 3600.0
+MOST_KEPT = 1000
+"""Times of rebalances that are kept."""
 StateT = TypeVar("StateT", bound=Enum)
 EventT = TypeVar("EventT", bound=Enum)
 
@@ -99,11 +104,58 @@ class Heartbeat:
         return now > self.answered_at + self.session_timeout
 
 
+class Rebalances:
+    """Measures the rebalances of one member, one at a time."""
+
+    def __init__(self, metrics: Metrics, monotonic: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._latencies = metrics.series("rebalance-latency")
+        self._began_at: float | None = None
+        self._ended_at: float | None = None
+        self._completed: deque[float] = deque(maxlen=MOST_KEPT)
+        self._failed: deque[float] = deque(maxlen=MOST_KEPT)
+        metrics.gauge("last-rebalance-seconds-ago", self._age)
+        metrics.gauge("rebalance-rate-per-hour", lambda: self._in_last_hour(self._completed))
+        metrics.gauge("failed-rebalance-rate-per-hour", lambda: self._in_last_hour(self._failed))
+
+    def begin(self) -> None:
+        """Note the start of a rebalance, unless one is under way."""
+        if self._began_at is None:
+            self._began_at = self._monotonic()
+
+    def succeed(self) -> None:
+        if self._began_at is not None:
+            self._ended_at = now = self._monotonic()
+            self._latencies.add(((now - self._began_at) * 1000,))
+            self._completed.append(now)
+            self._began_at = None
+
+    def fail(self) -> None:
+        """Count an attempt that failed; the next one continues the rebalance."""
+        if self._began_at is not None:
+            self._metrics.add("failed-rebalance-total")
+            self._failed.append(self._monotonic())
+
+    def end(self) -> None:
+        """Forget a rebalance that the end of the membership has ended."""
+        self._began_at = None
+
+    def _in_last_hour(self, times: deque[float]) -> int:
+        since = self._monotonic() - HOUR
+        return sum(at > since for at in times.copy())
+
+    def _age(self) -> float:
+        return -1.0 if self._ended_at is None else self._monotonic() - self._ended_at
+
+
 class Member(Generic[StateT, EventT]):
     """The state of one member, which moves by the state table of its group protocol.
 
     The caller's thread reads the plain attributes; each is replaced by one assignment.
     """
+
+    heartbeat: Heartbeat
 
     def __init__(
         self,
@@ -134,6 +186,8 @@ class Member(Generic[StateT, EventT]):
         self._to = ToCoordinator(GROUP, options.group_id or "")
         self._group_status = group_status
         self._log = ClientLogger(type(self).__module__, options.client_id)
+        self._rebalances = Rebalances(cluster.metrics, driver.clock.monotonic)
+        cluster.metrics.gauge("last-heartbeat-seconds-ago", self._heartbeat_age)
         self._new_backoff: Callable[[], Backoff] = partial(
             Backoff, options.retry_backoff, options.retry_backoff_max, driver.entropy.random
         )
@@ -147,6 +201,10 @@ class Member(Generic[StateT, EventT]):
     def coordinator_error(self) -> KafkaError | None:
         """Why the last FindCoordinator request failed."""
         return self._cluster.coordinators.why_unknown(self._to)
+
+    def _heartbeat_age(self) -> float:
+        sent_at = self.heartbeat.sent_at
+        return self._driver.clock.monotonic() - sent_at if sent_at > NEVER else -1.0
 
     def _move(self, event: EventT, because: str = "") -> None:
         """Move to the state that the table has for this event.

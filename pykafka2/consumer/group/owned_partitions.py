@@ -19,8 +19,10 @@ from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Hold, Subscription
 from pykafka2.driver.completion import Completion
+from pykafka2.hooks import Hooks
 from pykafka2.interrupts import finish
 from pykafka2.logs import ClientLogger
+from pykafka2.metrics import Series
 from pykafka2.types import TopicPartition
 
 # A commit without a response must not end the membership: other members wait up to max_poll_interval_ms,
@@ -47,6 +49,7 @@ class OwnedPartitions:
         iteration_queue: IterationQueue,
         polls: PollClock,
         commits: LastCommits,
+        hooks: Hooks,
     ) -> None:
         self.listeners: Listeners = NO_LISTENERS
         self.is_in_listener = False
@@ -55,7 +58,14 @@ class OwnedPartitions:
         self._iteration_queue = iteration_queue
         self._polls = polls
         self._commit_queue = commits
+        self._hooks = hooks
         self._log = ClientLogger(__name__, options.client_id)
+        metrics = cluster.metrics
+        self._latencies: dict[Event, Series] = {
+            "assigned": metrics.series("partition-assigned-latency"),
+            "revoked": metrics.series("partition-revoked-latency"),
+            "lost": metrics.series("partition-lost-latency"),
+        }
         self._commit_timeout = min(options.max_poll_interval, options.session_timeout) * SHARE_OF_COMMIT
         self.last_commit: Completion[None] | None = None
         """The commit that revoked partitions wait for; None if there is none.  Any thread can read it."""
@@ -167,7 +177,7 @@ class OwnedPartitions:
         partitions: list[TopicPartition],
         then: Callable[[list[TopicPartition]], None],
     ) -> None:
-        """Call the listener of this event, then `then` even if the listener raises.
+        """Call the listener of this event, then `then` and interceptors even if the listener raises.
 
         The time in the listener counts towards max_poll_interval_ms. A Ctrl-C before the call changes
         nothing: the next poll calls the listener.
@@ -175,7 +185,7 @@ class OwnedPartitions:
         listener: Callback = getattr(self.listeners, event)
         polls, in_order = self._polls, sorted(partitions)
         was_in_listener = self.is_in_listener  # for example, another listener calls unsubscribe()
-        was_inside, is_called = polls.is_inside, False
+        was_inside, is_called, began = polls.is_inside, False, self._driver.clock.monotonic()
         try:
             self.is_in_listener = True
             polls.leave()
@@ -191,6 +201,11 @@ class OwnedPartitions:
                 finish(then, partitions)
             if was_inside:
                 polls.enter()
+            took = self._driver.clock.monotonic() - began
+            if is_called:
+                self._hooks.call(f"on_{event}", in_order)
+            if listener is not NO_LISTENERS.assigned:
+                self._latencies[event].add((took * 1000,))
 
     def _call_and_remove(self, event: Event, partitions: list[TopicPartition]) -> None:
         before, table = self._going, self._subscription.assigned

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
-from pykafka2.consumer.bad_records import BadRecords
+from pykafka2.consumer.bad_records import BadRecords, undeserialized
 from pykafka2.consumer.fetch.buffer import FetchBuffer, Item
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll.errors import Failure, PollErrors
+from pykafka2.consumer.poll.meters import Consumption
 from pykafka2.consumer.state.iteration_queue import Records
 from pykafka2.consumer.state.subscription import Assigned, Subscription
 from pykafka2.errors import KafkaError, SerializationError
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import Columns, GrowingColumns
 from pykafka2.serializers import deserialize_function
 from pykafka2.slotted import slot, slotted
-from pykafka2.text import brief
-from pykafka2.types import BadRecord, ConsumerRecord, TopicPartition
+from pykafka2.types import ConsumerRecord, TopicPartition
 
 Take = Callable[[FetchedData, int, int, Any], int]
 
@@ -60,17 +60,18 @@ class Collector:
         buffer: FetchBuffer,
         poll_errors: PollErrors,
         interceptors: Interceptors,
+        consumption: Consumption,
     ) -> None:
         self._options = options
         self._subscription = subscription
         self._buffer = buffer
         self._poll_errors = poll_errors
-        self._on_consume = interceptors.on_consume if interceptors else None
+        self._on_consume = interceptors.on_consume if interceptors.consumes else None
+        self._on_columns = interceptors.on_columns if interceptors.sees_columns else None
         self._deserializers = Deserializers(options, poll_errors.bad_records)
+        self._consumption = consumption
         self._done: list[Item] = []
         """Items that the last pass has read to their end; the next pass drops them from the buffer."""
-        self.consumed_bytes = 0
-        """The total number of bytes that the application has read."""
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
         """For partitions with records in the last pass: positions after and before, leader epochs before."""
         self.is_unfinished = False
@@ -102,7 +103,7 @@ class Collector:
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         deserializers = self._deserializers
-        deserialize = deserializers.run
+        deserialize = deserializers.run if deserializers.has_any else None
 
         def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord[Any, Any]]) -> int:
             before = len(into)
@@ -112,13 +113,14 @@ class Collector:
                 current.next_position = into[-1].offset + 1 if len(into) > before else None
                 raise
             finally:
-                try:
-                    deserialize(into, before)
-                except SerializationError:
-                    current.next_position = deserializers.failed_at
-                    raise
+                if deserialize is not None:
+                    try:
+                        deserialize(into, before)
+                    except SerializationError:
+                        current.next_position = deserializers.failed_at
+                        raise
 
-        found = self._collect(current, limit, list, take)
+        found = self._collect(current, limit, lambda _: [], take)
         if keep_position:
             _keep_positions(current, found)
         returned = self._on_consume(found) if found and self._on_consume is not None else found
@@ -131,25 +133,27 @@ class Collector:
             return {}
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
-        def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
+        def take(item: FetchedData, position: int, wanted: int, into: GrowingColumns) -> int:
             try:
                 return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
             except KafkaError:
                 current.next_position = max(position, into.last_offset + 1) if into else None
                 raise
 
-        found = self._collect(current, limit, Columns, take)
+        found = self._collect(current, limit, GrowingColumns, take)
+        if found and self._on_columns is not None:
+            self._on_columns(found)
         self._finish(current, bool(found))
         return found
 
     def _collect(
-        self, current: _Pass, limit: int, new: Callable[[], Any], take: Take
+        self, current: _Pass, limit: int, new: Callable[[TopicPartition], Any], take: Take
     ) -> dict[TopicPartition, Any]:
         """Return up to `limit` records of all readable partitions, in what `new` returns for each."""
         found: dict[TopicPartition, Any] = {}
         count = 0
         for partition, assigned in self._readable(current):
-            taken = new()
+            taken = new(partition)
             self._read(current, partition, assigned, limit - count, taken, take)
             if current.failed is not None and current.next_position is not None:
                 current.positions[partition] = current.next_position
@@ -157,6 +161,7 @@ class Collector:
             if taken:
                 found[partition] = taken
                 count += len(taken)
+                self._consumption.returned(partition, assigned, len(taken), current.positions)
             if current.failed is not None or current.stays_first is not None:
                 break
             if count + self._deserializers.skipped >= limit:
@@ -169,10 +174,11 @@ class Collector:
         Raise the error of the last pass if that returned records instead.
         """
         self.is_unfinished = False
+        self.moved, self._consumption.last = {}, []
         self._deserializers.skipped = 0
-        done, self._done = self._done, []
-        if done:
-            self._buffer.drop(done)
+        if self._done:
+            self._buffer.drop(self._done)
+            self._done = []  # last: after a Ctrl-C in the drop the next pass repeats it
         if self._poll_errors.noted is not None:
             self._poll_errors.raise_noted()
         return None if self._buffer.is_empty else _Pass(self._subscription.changes)
@@ -265,6 +271,8 @@ class Collector:
     def undo_last_pass(self) -> None:
         """Undo the last pass, because an exception kept its records from the application."""
         moved, self.moved = self.moved, None
+        if moved is not None:
+            self._consumption.undo()
         positions, epochs = self._subscription.positions, self._subscription.leader_epochs
         for partition, (after, before, epoch) in (moved or {}).items():
             if positions.get(partition) == after:  # otherwise it has not moved yet
@@ -305,9 +313,9 @@ class Collector:
         return True
 
     def _set_done(self, done: list[Item]) -> None:
-        added = sum(item.size_bytes for item in done) - sum(item.size_bytes for item in self._done)
-        self._done = done
-        self.consumed_bytes += added
+        before, self._done = self._done, done
+        if done or before:
+            self._consumption.drained(done, before)
 
 
 def _leader_epoch(taken: list[ConsumerRecord[Any, Any]] | Columns) -> int:
@@ -337,6 +345,7 @@ class Deserializers:
         self._key_of = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_of = deserialize_function(options.value_deserializer, "value_deserializer")
         self._bad_records = bad_records
+        self.has_any = self._key_of is not None or self._value_of is not None
         self.failed_at: int | None = None
         """The offset of the record whose error was raised last."""
         self.skipped = 0
@@ -348,8 +357,6 @@ class Deserializers:
         Raises:
             SerializationError: a record must not be skipped; it and the records after it are removed.
         """
-        if self._key_of is None and self._value_of is None:
-            return
         while (start := self._run_to_failure(records, start)) < len(records):
             del records[start]
             self.skipped += 1
@@ -378,20 +385,5 @@ class Deserializers:
         return len(records)
 
     def _skip(self, record: ConsumerRecord[Any, Any], key: bytes | None, part: str, error: Exception) -> None:
-        where = f"{record.topic}-{record.partition} at offset {record.offset}"
         more = "; to skip the record, seek past it, or set on_bad_record" if self._bad_records.raises else ""
-        failure = SerializationError(f"{where}: the {part}_deserializer failed: {brief(error)}{more}")
-        failure.__cause__ = error
-        self._bad_records.skip(
-            BadRecord(
-                record.topic,
-                record.partition,
-                record.offset,
-                record.offset + 1,
-                failure,
-                timestamp=record.timestamp,
-                key=key,
-                value=record.value,
-                headers=record.headers,
-            )
-        )
+        self._bad_records.skip(undeserialized(record, key, part, error, more))

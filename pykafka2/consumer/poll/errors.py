@@ -13,6 +13,7 @@ from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import Item
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll.position_control import PositionControl
 from pykafka2.consumer.reset_policy import NONE
@@ -42,7 +43,8 @@ class Failure:
     is_unreadable: bool = False
     """The data itself cannot be read: it is fetched again before the error is raised again."""
     bad: BadRecord | None = None
-    """The record that on_bad_record can then skip; None if the extent of the damage is unknown."""
+    """The record that on_bad_record can then skip; None if the extent of the damage is unknown, or if neither
+    the option nor an interceptor needs it."""
 
 
 class PollErrors:
@@ -54,13 +56,14 @@ class PollErrors:
         subscription: Subscription,
         fetcher: Fetcher,
         position_control: PositionControl,
+        interceptors: Interceptors,
     ) -> None:
         self._options = options
         self._subscription = subscription
         self._buffer = fetcher.buffer
         self._fetcher = fetcher
         self._position_control = position_control
-        self.bad_records = BadRecords(options.on_bad_record)
+        self.bad_records = BadRecords(options.on_bad_record, interceptors)
         self.noted: Failure | None = None
         """The failure that `raise_noted` raises."""
         self.to_read_again: dict[TopicPartition, int] = {}
@@ -84,8 +87,11 @@ class PollErrors:
         assigned = self._subscription.assigned.get(failed.partition)
         if assigned is None or assigned.generation != failed.generation:
             return
-        if failed.bad is not None and self._skip_or_raise(failed.bad, failed.generation):
-            return
+        if failed.bad is not None:
+            if self.bad_records.raises:
+                self.bad_records.refused(failed.bad)
+            elif self._skip_or_raise(failed.bad, failed.generation):
+                return
         if failed.is_unreadable:
             self.to_read_again[failed.partition] = failed.generation
         error = failed.error
@@ -104,8 +110,8 @@ class PollErrors:
         self.to_read_again.clear()
 
     def _bad(self, item: Item, position: int | None, error: KafkaError) -> BadRecord | None:
-        """Return the bad record that `on_bad_record` can skip, or None."""
-        if self.bad_records.raises or position is None or not isinstance(item, FetchedData):
+        """Return the bad record that `on_bad_record` can skip and interceptors can see, or None."""
+        if not self.bad_records.is_of_interest or position is None or not isinstance(item, FetchedData):
             return None
         if not isinstance(error, CorruptData | CorruptMessage):
             return None  # such as a codec that is not installed

@@ -18,6 +18,7 @@ from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll.collector import Collector
 from pykafka2.consumer.poll.errors import PollErrors
+from pykafka2.consumer.poll.meters import Consumption, PollTimes
 from pykafka2.consumer.poll.missing_topics import MissingTopics
 from pykafka2.consumer.poll.position_control import PositionControl
 from pykafka2.consumer.poll.stall_detector import StallDetector
@@ -62,12 +63,19 @@ class Poller:
         self._buffer = fetcher.buffer
         self._fetcher = fetcher
         self._start_positions = start_positions
+        self._interceptors = interceptors if interceptors.has("on_poll_start") else None
         self._poll_tasks = poll_tasks
         self._missing_topics = MissingTopics(cluster, subscription, options.group_id)
         self.stall_detector = StallDetector(options, cluster, subscription, fetcher)
         self.position_control = PositionControl(subscription, fetcher, cluster.driver)
-        self._poll_errors = poll_errors = PollErrors(options, subscription, fetcher, self.position_control)
-        self.collector = Collector(options, subscription, fetcher.buffer, poll_errors, interceptors)
+        self._poll_errors = poll_errors = PollErrors(
+            options, subscription, fetcher, self.position_control, interceptors
+        )
+        self.times = PollTimes(cluster.metrics, cluster.driver.clock.monotonic)
+        consumption = Consumption(cluster.metrics, subscription, fetcher, self.times)
+        self.collector = Collector(
+            options, subscription, fetcher.buffer, poll_errors, interceptors, consumption
+        )
         self.bad_records = poll_errors.bad_records
         self._pinned: frozenset[str] = frozenset()
         self._wanted: frozenset[str] = frozenset()
@@ -94,8 +102,12 @@ class Poller:
 
     def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
         self._check()
+        if self._interceptors is not None:
+            self.started()
+        now = self._driver.clock.monotonic()
+        self.times.begin(now)
         try:
-            return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
+            return self._poll_until(now + timeout, collect)
         finally:
             self.returned()
 
@@ -122,7 +134,7 @@ class Poller:
             if found or found is None:
                 return found or {}
             remaining = deadline - self._driver.clock.monotonic()
-            if self.take_wakeup() or remaining <= 0:
+            if (self.is_woken and self.take_wakeup()) or remaining <= 0:
                 return {}
             if self.collector.is_unfinished:
                 continue  # one more step into a large batch
@@ -137,7 +149,7 @@ class Poller:
         # Before the pass: once positions have moved, little must run until the records are returned.
         if self._driver.clock.monotonic() >= self.stall_detector.due_at:
             self._check_for_stalls()
-        if self.take_wakeup():
+        if self.is_woken and self.take_wakeup():
             return None
         try:
             self.is_in_pass = True
@@ -150,10 +162,16 @@ class Poller:
 
     def _due_in(self, remaining: float) -> float:
         """Return the seconds until a task or a retry is due, at most `remaining`."""
-        due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
+        for task in self._poll_tasks:
+            remaining = min(remaining, task.due_in())
         if self._start_positions is not None:
-            due_in = min(due_in, self._start_positions.due_in())
-        return min(remaining, due_in)
+            remaining = min(remaining, self._start_positions.due_in())
+        return remaining
+
+    def started(self) -> None:
+        """Call the interceptors at the start of a poll()."""
+        if self._interceptors is not None:
+            self._interceptors.call("on_poll_start")
 
     # ------------------------------------------------------------------ polling on an event loop
 
@@ -165,6 +183,7 @@ class Poller:
         `returned` ends the poll().
         """
         self._check()
+        self.times.begin(self._driver.clock.monotonic())
         arrivals, version = self._buffer.arrivals, self._metadata.snapshot.version
         if version != self._matched_as_of:
             self._subscription.match(self._metadata.snapshot)
@@ -219,6 +238,12 @@ class Poller:
 
     def returned(self) -> None:
         """End a poll(): the time of the application starts."""
+        self.times.ended_at = self._driver.clock.monotonic()
+        for task in self._poll_tasks:
+            task.on_return()
+
+    def woken(self) -> None:
+        """Start the time in which an event loop must continue its poll(), for max_poll_interval_ms."""
         for task in self._poll_tasks:
             task.on_return()
 
@@ -275,7 +300,7 @@ class Poller:
             if (
                 buffer.arrivals != arrivals
                 or metadata.snapshot.version != version
-                or missing_topics.has_fatal_error()
+                or (metadata.last_error is not None and missing_topics.has_fatal_error())
             ):
                 return True
             return is_called() or (start_positions is not None and start_positions.has_news())
@@ -309,7 +334,7 @@ class Poller:
         if subscription.wanted_topics is not self._wanted or subscription.changes != self._pinned_as_of:
             self._pin_topics()
         version = self._metadata.snapshot.version
-        if subscription.reads_all_partitions and version != self._assigned_as_of:
+        if version != self._assigned_as_of and subscription.reads_all_partitions:
             self._assign_all_partitions()
             self._assigned_as_of = version
         topics = (version, subscription.wanted_topics, subscription.changes)
@@ -326,8 +351,8 @@ class Poller:
         if subscription.unsent or subscription.unsent_pauses:
             # a Ctrl-C interrupted the call before it sent its change
             self.position_control.send_changes()
-        resets = self._buffer.resets()
-        if resets:
+        if self._buffer.resets:
+            resets = self._buffer.resets.copy()
             subscription.end_resets(resets)
             self._buffer.drop_resets(resets)
         missing = subscription.without_position()

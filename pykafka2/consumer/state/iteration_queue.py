@@ -34,7 +34,8 @@ class IterationQueue:
         """The records in the queue before the last `take`."""
 
     def __bool__(self) -> bool:
-        return self._next < len(self._records)
+        # The expression of `_next`, without its call: every poll() evaluates this.
+        return self._cut - length_hint(self.slice) < len(self._records)
 
     @property
     def _next(self) -> int:
@@ -51,6 +52,12 @@ class IterationQueue:
     @property
     def is_between_slices(self) -> bool:
         return not length_hint(self.slice)
+
+    @property
+    def head(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record of the slice; None at its end."""
+        left = length_hint(self.slice)
+        return self._slice[-left] if left else None
 
     def cut(self, limit: int) -> None:
         """Start the next slice, of up to `limit` records; only between slices."""

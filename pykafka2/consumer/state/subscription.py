@@ -9,10 +9,11 @@ name, as in kafka-python.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import Enum
 
 from pykafka2.cluster.snapshot import ClusterSnapshot
+from pykafka2.consumer.state.measures import PartitionMeasures
 from pykafka2.errors import IllegalArgument, IllegalState
 from pykafka2.slotted import slot, slotted
 from pykafka2.types import OffsetAndMetadata, TopicPartition
@@ -48,6 +49,8 @@ class Assigned:
     hold: Hold = Hold.OWNED
     resetting_to: int | None = None
     """The timestamp to reset to while the position is unknown, or -2 and -1 for the ends of the log."""
+    measures: PartitionMeasures | None = None
+    """Its numbers for the metrics; created at first use."""
 
     @property
     def is_resetting(self) -> bool:
@@ -93,6 +96,8 @@ class Subscription:
         self._holds = self._all_owned_as_of = 0
         """The first grows with each pending or revoking partition; the second is its value when all were
         owned."""
+        self.before_loss: Callable[[TopicPartition], None] = _ignore
+        """Called before a position is removed or reset."""
         self.changes = 0
         """Grows whenever a partition is read from another position: the newest generation."""
 
@@ -233,6 +238,7 @@ class Subscription:
         return "call assign() first, or subscribe() and poll()"
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        self.before_loss(partition)
         self.rewind(partition, offset, leader_epoch)
         assigned = self.find(partition)
         assigned.origin = assigned.generation
@@ -261,10 +267,10 @@ class Subscription:
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """Start a reset to this timestamp; the position is unknown until it has ended."""
         assigned = self.find(partition)
+        self._clear_position(partition)  # first: its topic is found by the old origin
         self.unsent.add(partition)
         assigned.generation = assigned.origin = self._next_generation()
         assigned.resetting_to = timestamp
-        self._clear_position(partition)
 
     def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Set the positions that resets found, unless the partition has changed since.  Idempotent."""
@@ -310,6 +316,7 @@ class Subscription:
         return {partition for partition, assigned in self.assigned.items() if assigned.is_paused}
 
     def _clear_position(self, partition: TopicPartition) -> None:
+        self.before_loss(partition)
         self.positions.pop(partition, None)
         self.leader_epochs.pop(partition, None)
         self.stored.pop(partition, None)
@@ -317,6 +324,10 @@ class Subscription:
     def _next_generation(self) -> int:
         self.changes += 1
         return self.changes
+
+
+def _ignore(partition: TopicPartition) -> None:
+    """Do nothing; the listener until one is set."""
 
 
 def _topics_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:

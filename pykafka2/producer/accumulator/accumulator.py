@@ -48,15 +48,11 @@ ORDER_STEP = 1 << 32
 """Distance between the places of two batches; a batch can be split into as many as it has records."""
 
 
-def admit_always() -> None:
-    """Allow every batch, for a producer without transactions."""
-
-
 class Accumulator:
     """All queues of a producer and the memory they share.
 
-    `admit` raises if no batch can be started now. It is called under the queue's lock, so no record joins
-    after its result has changed and `close_tails` has returned.
+    `admit` raises if the transaction accepts no new batch now; it is None without transactions. It is called
+    under the queue's lock: once it raises and `close_tails` has returned, no record joins a batch.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class Accumulator:
         wake: Callable[[], None],
         interrupt: Interrupt = raise_here,
         metrics: Metrics | None = None,
-        admit: Callable[[], None] = admit_always,
+        admit: Callable[[], None] | None = None,
     ) -> None:
         self._options = options
         self._admit = admit
@@ -169,7 +165,7 @@ class Accumulator:
                 # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
                 self._wake()
             else:
-                self._return(permit)
+                self.pool.deallocate(permit)
         except MemoryFull:
             raise
         except BaseException:
@@ -277,7 +273,7 @@ class Accumulator:
     @property
     def is_flushing(self) -> bool:
         """True if batches must not linger: a flush or close is running, or memory is short."""
-        return bool(self._flushing) or self.is_closed or self.pool.waiting > 0
+        return bool(self._flushing or self.is_closed or self.pool.waiters)
 
     def active_queues(self) -> list[PartitionQueue]:
         """Return the queues that hold batches, and forget those that are empty."""
@@ -343,7 +339,9 @@ class Accumulator:
         try:
             batch.complete(base_offset, log_append_time)
         finally:
-            self._ended(batch)
+            self.incomplete.pop(batch, None)
+            if batch.whole is not None:
+                self._end_split(batch.whole)
 
     def fail(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
@@ -355,7 +353,9 @@ class Accumulator:
         try:
             batch.fail(error, record_errors)
         finally:
-            self._ended(batch)
+            self.incomplete.pop(batch, None)
+            if batch.whole is not None:
+                self._end_split(batch.whole)
         if not batch.unreported:
             try:
                 self._failed.remove(batch)
@@ -366,16 +366,10 @@ class Accumulator:
         """Remove a batch, sealed, from any place in its queue; False if it is not there."""
         return self.queue(batch.topic, batch.partition).remove(batch)
 
-    def release(self, batch: ProducerBatch) -> None:
-        """Return the memory of a batch to the pool. Safe to repeat."""
-        self.pool.deallocate(batch.permit)
-
     # ------------------------------------------------------------------ inside
 
-    def _ended(self, batch: ProducerBatch) -> None:
-        """Remove a finished batch, and the batches that it was the last part of."""
-        self.incomplete.pop(batch, None)
-        whole = batch.whole
+    def _end_split(self, whole: ProducerBatch | None) -> None:
+        """Remove a split batch if all its parts are finished; the same for the batch that it is a part of."""
         while whole is not None and all(part.is_finished for part in whole.parts):
             whole.end_split()
             self.incomplete.pop(whole, None)
@@ -447,7 +441,8 @@ class Accumulator:
                 if delivery is not None:
                     return delivery, False
                 queue.seal_tail()
-            self._admit()
+            if self._admit is not None:
+                self._admit()
             delivery = None if batch.open is None else batch.open.append(row, size_bytes)
             if delivery is None:
                 raise IllegalState(f"an empty batch for {queue} refused a record")
@@ -463,7 +458,8 @@ class Accumulator:
         with queue.lock:
             if queue.is_closed:
                 raise _closed(queue)
-            self._admit()
+            if self._admit is not None:
+                self._admit()
             queue.seal_tail()
             self._join(queue, batch)
             queue.seal(batch)
@@ -486,15 +482,12 @@ class Accumulator:
                 return
             self.incomplete.pop(batch, None)
             batch.abandon()
-        self._return(permit)
+        self.pool.deallocate(permit)
 
     @locked_step
     def _has_joined(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         with queue.lock:
             return batch in queue.batches or batch.state is not BatchState.OPEN
-
-    def _return(self, permit: Permit) -> None:
-        self.pool.deallocate(permit)
 
 
 def _outside_steps(locked_steps: LockedSteps, wait_until: WaitUntil) -> WaitUntil:

@@ -220,7 +220,7 @@ class ProducerBatch:
             return 0
         tail = self.open
         if tail is None:
-            self.move_to(BatchState.QUEUED)
+            self.state = BatchState.QUEUED
             return self.size_estimate
         bound_bytes, outcome = tail.shut(), self.outcome
         taken_bytes = bound_bytes + tail.count * LARGEST_RECORD_OVERHEAD_BYTES
@@ -229,7 +229,7 @@ class ProducerBatch:
             tail.charge_memory(bound_bytes)
         self.records = RowRecords(tail.fields, bound_bytes)
         self.count = tail.count
-        self.move_to(BatchState.QUEUED)
+        self.state = BatchState.QUEUED
         tail.fields, tail.outcome = [], None  # as a producer keeps the last open batch of each topic
         self.open = None
         return HEADER_BYTES + int(bound_bytes * self._expansion)
@@ -262,7 +262,7 @@ class ProducerBatch:
         """Set the place in the producer's sequence; bytes made under an earlier one are dropped."""
         self.identity = identity
         self.base_sequence = base_sequence
-        if self.records is not None:
+        if self.records is not None and self.records.encoded is not None:
             self.records.drop_encoded()
 
     def bytes(self) -> bytes:
@@ -291,7 +291,7 @@ class ProducerBatch:
         outcome, self.outcome = self.outcome, None
         part = None
         kept = None if outcome is None else ref(outcome)
-        if outcome is not None and not outcome.has_listeners and kept is not None:
+        if outcome is not None and outcome.callbacks is None and kept is not None:
             # If no caller keeps a delivery, the outcome is gone now, and sizes and times are not needed.
             outcome = None
             outcome = kept()
@@ -303,7 +303,7 @@ class ProducerBatch:
             call_written(
                 self.topic, self.partition, fields, base_offset, log_append_time, self._hooks.interrupt
             )
-            if outcome is not None:
+            if outcome is not None and outcome.callbacks is not None:
                 outcome.run_callbacks()
         finally:
             self.is_finished = True
@@ -380,7 +380,8 @@ class ProducerBatch:
         return [leaf for part in self.parts if not part.is_done for leaf in part.leaves]
 
     def _end(self) -> Fields:
-        self.seal()
+        if self.state is BatchState.OPEN:
+            self.seal()
         self.move_to(BatchState.DONE)
         return (self.records or self.sealed).release()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.errors import IllegalState
+from pykafka2.native import compiled
 from pykafka2.producer.accumulator.batch_sizes import (
     BATCH_OVERHEAD_BYTES,
     LONGER_OVERHEAD_BYTES,
@@ -199,6 +200,10 @@ def _released() -> IllegalState:
 
 def _encoded(fields: Fields, base_timestamp: int) -> tuple[bytes, int]:
     """Return the encoded records and the latest of their timestamps."""
+    if compiled is not None:
+        written = compiled.encode(fields)
+        if written is not None:
+            return written
     if len(fields) == FIELDS and fields[2] == base_timestamp:  # the common case of a caller that waits
         return encode_only(fields[0], fields[1], fields[3]), base_timestamp
     if has_columns(fields):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykafka2.native import compiled
 from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.records.encoder import (
     ESTIMATION_FACTOR,
@@ -26,10 +27,12 @@ SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
 """Bytes that a record can take beyond its short size if some of its numbers are long."""
 
-STEP_RECORDS = 128
+STEP_RECORDS = 256
 """Records like those before that can be appended until their overhead is charged, approximately."""
-LARGEST_STEP_BYTES = SHORT - 1
-"""Bytes of a step at most, so that all lengths in a record are short."""
+LARGEST_STEP_BYTES = 2 * SHORT - 1
+"""Bytes of a step at most, so that one record in it at most has long lengths. 16 KiB are one step."""
+LONG_LENGTHS = 2
+"""Bytes reserved for that record: its length, and that of its key or value."""
 
 MANY_RECORDS = 1_000_000
 """From this count on every append takes the lock, as the offset can take four bytes."""
@@ -66,13 +69,14 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
 
     Also returns how many of these bytes are reserved for numbers that get longer.
     """
-    # Without the global lock every append takes the queue's lock (open_batch.py).
-    may_join = HAS_GIL and count < MANY_RECORDS
+    # Without the global lock every append in Python takes the queue's lock (open_batch.py).
+    may_join = (HAS_GIL or compiled is not None) and count < MANY_RECORDS
     step_bytes = min(left_bytes, used_bytes // count * STEP_RECORDS, LARGEST_STEP_BYTES)
     step_bytes = max(0, step_bytes) if may_join else 0
     # The largest number of records; from SHORT on each takes one more byte for its offset.
     records = step_bytes // SMALLEST_RECORD_BYTES
-    return step_bytes, records if count + records > SHORT else 0
+    reserved_bytes = records if count + records > SHORT else 0
+    return step_bytes, reserved_bytes + LONG_LENGTHS if step_bytes >= SHORT else reserved_bytes
 
 
 def overhead_of(fields: Fields) -> int:

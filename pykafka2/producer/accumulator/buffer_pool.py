@@ -4,6 +4,9 @@ Used on any thread; its lock is never held while waiting. It grants permits, not
 are one immutable object until its response or the connection's end. Waiters are served in order, and a
 newcomer never overtakes one.
 
+A method without a call inside `with self._lock` need not be a locked step (locked_steps.py). Python runs
+signal handlers and finalizers at calls and at jumps back, so none of them can find the lock held.
+
 The memory of Python's objects besides the bytes they hold is charged here, too (`charge`). It has an
 allowance of its own; the rest reduces buffer_memory.
 """
@@ -47,11 +50,11 @@ class BufferPool:
     __slots__ = (
         "_allowance_bytes",
         "_lock",
-        "_waiters",
         "available_bytes",
         "locked_steps",
         "overhead_bytes",
         "total_bytes",
+        "waiters",
     )
 
     def __init__(
@@ -62,7 +65,8 @@ class BufferPool:
     ) -> None:
         self.locked_steps = LockedSteps() if locked_steps is None else locked_steps
         self._lock = threading.Lock()
-        self._waiters: deque[Permit] = deque()
+        self.waiters: deque[Permit] = deque()
+        """The permits that wait; while there are any, every batch is ready to be sent."""
         self.total_bytes = total_bytes
         self.available_bytes = total_bytes
         self.overhead_bytes = 0
@@ -70,12 +74,6 @@ class BufferPool:
             allowance_bytes = min(max(total_bytes, MIN_ALLOWANCE_BYTES), MAX_ALLOWANCE_BYTES)
         self._allowance_bytes = allowance_bytes
 
-    @property
-    def waiting(self) -> int:
-        """The number of callers that wait; while any does, every batch is ready to be sent."""
-        return len(self._waiters)
-
-    @locked_step
     def request(self, permit: Permit) -> None:
         """Grant a new permit, or append it to the queue.
 
@@ -83,19 +81,19 @@ class BufferPool:
         """
         if permit.size_bytes > self.total_bytes:
             raise IllegalState(f"{permit.size_bytes} bytes were requested from a pool of {self.total_bytes}")
-        with self._lock:
-            if not self._waiters and permit.size_bytes <= self._grantable_bytes():
-                # Python handles signals at calls and jumps, so not between these lines.
+        with self._lock:  # no call within
+            beyond_bytes = self.overhead_bytes - self._allowance_bytes
+            left_bytes = self.available_bytes - (beyond_bytes if beyond_bytes > 0 else 0)
+            if not self.waiters and permit.size_bytes <= left_bytes:
                 self.available_bytes -= permit.size_bytes
                 self.overhead_bytes += permit.overhead_bytes
                 permit.is_granted = True
-            else:
-                permit.waiters = WaitQueue()
-                self._waiters.append(permit)
+        if not permit.is_granted:
+            self._join_queue(permit)
 
     def charge(self, permit: Permit, overhead_bytes: int) -> bool:
         """Set the overhead of a granted permit; False if all overhead exceeds the memory that is left."""
-        with self._lock:  # no call within, or a finalizer that sends could find it held
+        with self._lock:  # no call within
             if permit.is_granted:
                 self.overhead_bytes += overhead_bytes - permit.overhead_bytes
                 permit.overhead_bytes = overhead_bytes
@@ -112,29 +110,48 @@ class BufferPool:
                 permit.is_granted, one.is_granted, other.is_granted = False, True, True
         return one, other
 
-    @locked_step
     def deallocate(self, permit: Permit) -> None:
         """Free the permit's bytes, or remove it from the queue, then grant waiting permits.
 
         Safe to repeat.
         """
-        with self._lock:
+        if self.waiters:
+            self._leave_queue(permit)  # first, so that no other thread grants it after the lines below
+        with self._lock:  # no call within
             if permit.is_granted:
                 permit.is_granted = False
                 self.available_bytes += permit.size_bytes
                 self.overhead_bytes -= permit.overhead_bytes
-            if self._waiters:
-                if permit in self._waiters:
-                    self._waiters.remove(permit)
-                self._grant()
+        if self.waiters:
+            self._serve_queue()
 
-    def _grantable_bytes(self) -> int:
-        return self.available_bytes - max(0, self.overhead_bytes - self._allowance_bytes)
+    @locked_step
+    def _join_queue(self, permit: Permit) -> None:
+        with self._lock:
+            permit.waiters = WaitQueue()
+            self.waiters.append(permit)
+            self._grant()  # memory can have been freed since `request` released the lock
+
+    @locked_step
+    def _leave_queue(self, permit: Permit) -> None:
+        with self._lock:
+            if permit in self.waiters:
+                self.waiters.remove(permit)
+
+    @locked_step
+    def _serve_queue(self) -> None:
+        with self._lock:
+            self._grant()
 
     def _grant(self) -> None:
-        waiters = self._waiters
+        """Grant the permits at the head of the queue for which there is memory. The lock is held."""
+        waiters = self.waiters
         # A granted permit is still in the queue if a Ctrl-C came before `popleft`.
-        while waiters and (waiters[0].is_granted or waiters[0].size_bytes <= self._grantable_bytes()):
+        while waiters and (
+            waiters[0].is_granted
+            or waiters[0].size_bytes
+            <= self.available_bytes - max(0, self.overhead_bytes - self._allowance_bytes)
+        ):
             permit = waiters[0]
             if not permit.is_granted:
                 self.available_bytes -= permit.size_bytes

@@ -3,8 +3,8 @@
 A signal handler or a finalizer runs on the thread that it interrupts. If it called the producer while that
 thread holds one of the accumulator's locks, it would wait for its own thread forever. The contract:
 
-* A method that takes a lock of the accumulator is a `locked_step`. It calls no other locked step, waits for
-  nothing, and calls no code of the user.
+* A method that takes a lock of the accumulator is a `locked_step`, unless it makes no call while it holds the
+  lock (buffer_pool.py). It calls no other locked step, waits for nothing, and calls no code of the user.
 * A public call that can wait, for a lock or for memory, calls `check` first. In a handler that interrupted a
   locked step of its thread it raises IllegalState, and nothing was changed.
 * A Ctrl-C can end a step between any two lines. So each step can be repeated, and no step concludes one fact

@@ -15,7 +15,8 @@ queue's lock. It is safe for these reasons:
 * A Ctrl-C after the line loses at most the caller's delivery.
 
 None of this holds without CPython's global lock or in another Python: there no batch has room for such an
-append (`HAS_GIL`).
+append (`HAS_GIL`). The compiled `append_unlocked` and `swap_room` (pykafka2/native.py) hold a lock of their
+own there, so with them batches have room in any Python.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import IllegalState
+from pykafka2.native import BATCH, DELIVERY, compiled
 from pykafka2.producer.accumulator.batch_sizes import (
-    LARGEST_STEP_BYTES,
     LONGER_OVERHEAD_BYTES,
     SMALLEST_RECORD_BYTES,
     next_step,
     overhead_of,
 )
+from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row
@@ -107,13 +109,13 @@ class OpenBatch:
         used_bytes, count = self.shut(), self.count
         delta = row[2] - self.base_timestamp
         if count:
-            if not 0 <= delta < SHORT or count >= SHORT or size_bytes > LARGEST_STEP_BYTES:
+            if not 0 <= delta < SHORT or count >= SHORT or size_bytes >= SHORT:
                 size_bytes += LONGER_OVERHEAD_BYTES
             if used_bytes + size_bytes > self._limit_bytes or not self.charge_memory(used_bytes):
                 self.is_full = True
                 return None
         else:
-            size_bytes += LONGER_OVERHEAD_BYTES if size_bytes > LARGEST_STEP_BYTES else 0
+            size_bytes += LONGER_OVERHEAD_BYTES if size_bytes >= SHORT else 0
             self.base_timestamp = row[2]
         # A Ctrl-C before the record has joined leaves sizes that are too high, which is harmless.
         room_bytes = self._begin_step(used_bytes + size_bytes, count + 1)
@@ -128,7 +130,10 @@ class OpenBatch:
 
     def shut(self) -> int:
         """Stop `append_unlocked`. Return `bound_bytes`. The queue's lock is held."""
-        room_bytes, self.room_bytes = self.room_bytes, SHUT
+        if swap_room is None:
+            room_bytes, self.room_bytes = self.room_bytes, SHUT
+        else:
+            room_bytes = swap_room(self, SHUT)
         if self._granted_bytes:
             self._granted_bytes -= room_bytes - SHUT
         return self._granted_bytes
@@ -179,6 +184,16 @@ def append_unlocked(batch: OpenBatch, row: Row, size_bytes: int) -> Delivery | N
     delivery.batch_outcome = outcome  # type: ignore[assignment]
     delivery.batch_index = index
     return delivery
+
+
+swap_room: Callable[[OpenBatch, int], int] | None = None
+"""Sets `room_bytes` and returns its former value, where the compiled appends run without the global lock."""
+
+if compiled is not None:
+    compiled.bind(BATCH, OpenBatch)
+    compiled.bind(DELIVERY, Delivery)
+    append_unlocked = compiled.append_unlocked  # type: ignore[assignment]
+    swap_room = None if HAS_GIL else compiled.swap_room
 
 
 def note_open(open_batches: dict[str, OpenBatch], topic: str, tail: OpenBatch | None, timestamp: int) -> None:

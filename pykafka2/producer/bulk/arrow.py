@@ -103,6 +103,12 @@ def with_columns_of(arguments: BulkArguments) -> BulkArguments:
     return attrs.evolve(arguments, **columns)
 
 
+def values_as_list(topic: str, values: Any) -> list[bytes | None]:
+    """Return an Arrow column of values as bytes objects."""
+    entries: list[bytes | None] = _binary("values", topic, values).cast(BINARY).to_pylist()
+    return entries
+
+
 def as_lists(arguments: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
     """Return the arguments with Arrow columns converted to lists; `values` is a list already."""
     topic, count = arguments.topic, len(arguments.values)
@@ -112,7 +118,7 @@ def as_lists(arguments: BulkArguments, *, serializes_keys: bool, now_ms: int) ->
     if is_arrow(times):
         times = _timestamps(topic, times, count, now_ms).tolist()
     partitions = _whole("partitions", topic, arguments.partitions)
-    headers = _header_lists(topic, arguments.headers)
+    headers = header_lists(topic, arguments.headers)
     return attrs.evolve(arguments, keys=keys, headers=headers, partitions=partitions, timestamps_ms=times)
 
 
@@ -212,10 +218,10 @@ def _encoded_headers(topic: str, headers: Any, count: int) -> bytes | list[bytes
         if encoded is not None:
             check_length("headers", len(encoded), count)
             return encoded
-    return read_headers(topic, _header_lists(topic, headers), count)[1]
+    return read_headers(topic, header_lists(topic, headers), count)[1]
 
 
-def _header_lists(topic: str, headers: Any) -> Any:
+def header_lists(topic: str, headers: Any) -> Any:
     """Return lists of pairs from a column of maps, or of lists of key-value structs (Spark's)."""
     if not isinstance(headers, pa.Array | pa.ChunkedArray):
         return headers

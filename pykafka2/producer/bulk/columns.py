@@ -123,6 +123,14 @@ def is_arrow(column: object) -> bool:
 def as_list(argument: str, topic: str, column: Any, count: int | None = None) -> list[Any]:
     """Return the column as a list, checked to have `count` entries if `count` is set."""
     is_text = isinstance(column, str | bytes | bytearray | memoryview | dict)
+    if hasattr(column, "__next__"):
+        refuse(
+            argument,
+            column,
+            topic,
+            f"is an iterator, and its length is needed first: give list({argument}), or send one "
+            "itertools.islice after another, as lists",
+        )
     if is_text or not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
         refuse(argument, column, topic, "must be a list or another sequence with an entry for each record")
     entries = column if type(column) is list else _plain_list(column)
@@ -178,7 +186,7 @@ def read_headers(topic: str, headers: Any, count: int) -> tuple[Sequence[Headers
     """
     if headers is None:
         return _Same([], count), NO_HEADERS
-    if _is_shared(headers):
+    if is_shared(headers):
         checked = checked_headers(topic, headers)
         return _Same(checked, count), encoded_pairs(topic, checked)
     own = [
@@ -188,7 +196,7 @@ def read_headers(topic: str, headers: Any, count: int) -> tuple[Sequence[Headers
     return own, [encoded_pairs(topic, pairs) for pairs in own]
 
 
-def _is_shared(headers: Any) -> bool:
+def is_shared(headers: Any) -> bool:
     """Return whether the headers are one list of pairs, or invalid as a column."""
     if isinstance(headers, str | bytes | dict) or not hasattr(headers, "__getitem__") or not len(headers):
         return True

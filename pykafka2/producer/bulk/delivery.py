@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.producer.bulk.interception import BulkInterception, HeadersOf
 from pykafka2.producer.delivery.batch_outcome import IS_DONE, BatchOutcome
-from pykafka2.producer.interceptors import Interceptors
 from pykafka2.slotted import slotted
-from pykafka2.types import BatchMetadata, RecordMetadata
+from pykafka2.types import BatchMetadata
 
 OnBatch = Callable[[BatchMetadata | None, KafkaError | None], object]
 """Called once per batch as `on_delivery(metadata, error)`; exactly one of the two is None."""
@@ -162,31 +162,24 @@ class BulkDelivery:
 
 
 def reporter(
-    on_delivery: OnBatch | None, interceptors: Interceptors | None, headers_of: Callable[[int], bytes]
+    on_delivery: OnBatch | None, interception: BulkInterception | None, headers_of: HeadersOf
 ) -> Report | None:
     """Return the function that reports a share's outcome to interceptors and on_delivery, or None.
 
     on_delivery is called once, unless the batch was split or records have errors of their own.
     """
-    if on_delivery is None and interceptors is None:
+    if on_delivery is None and interception is None:
         return None
 
     def report(share: Share) -> None:
         for rows, result in share.results():
             error = result if isinstance(result, KafkaError) else None
             metadata = result if isinstance(result, BatchMetadata) else None
-            if interceptors is not None:
-                for number, row in enumerate(rows):
-                    of_record = None if metadata is None else _of_record(metadata, number)
-                    interceptors.on_acknowledgement(of_record, error, headers_of(row))
+            if interception is not None:
+                interception.acknowledged(metadata, error, rows, headers_of)
             if on_delivery is not None:
                 if error is not None:
                     share.mark_reported()
                 on_delivery(metadata, error)
 
     return report
-
-
-def _of_record(batch: BatchMetadata, number: int) -> RecordMetadata:
-    offset = batch.base_offset + number if batch.base_offset >= 0 else batch.base_offset
-    return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamp)

@@ -5,10 +5,8 @@ Used on callers' threads before any record is appended, so a call with an invali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 import attrs
 
@@ -16,28 +14,16 @@ from pykafka2.clock import Clock
 from pykafka2.errors import IllegalArgument
 from pykafka2.producer.append import Serializers, serialize_entry
 from pykafka2.producer.arguments import checked_partition
-from pykafka2.producer.bulk.columns import (
-    BulkArguments,
-    BulkPart,
-    as_list,
-    is_arrow,
-    read_headers,
-    read_lists,
-)
-from pykafka2.producer.interceptors import Interceptors, ProducerRecord
+from pykafka2.producer.bulk.columns import BulkArguments, BulkPart, as_list, is_arrow, read_lists
+from pykafka2.producer.bulk.interception import BulkInterception, with_headers
 
 
 class BulkReader:
-    """Reads the arguments of one producer's calls."""
+    """Reads the arguments of one call; `interception` is None without interceptors."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        interceptors: Interceptors | None,
-        serializers: Serializers,
-    ) -> None:
+    def __init__(self, clock: Clock, interception: BulkInterception | None, serializers: Serializers) -> None:
         self._clock = clock
-        self._interceptors = interceptors
+        self._interception = interception
         self._serializers = serializers
 
     def read(self, arguments: BulkArguments) -> list[BulkPart]:
@@ -68,24 +54,47 @@ class BulkReader:
             arrow = _arrow(topic)
             if arrow.is_table(arguments.values):
                 arguments = arrow.with_columns_of(arguments)
-            if not self._needs_objects:
+        interception = self._interception
+        if interception is None:
+            return self._parts(arguments, None)
+        try:
+            parts = self._parts(self._begun(arguments, interception), interception)
+        except Exception as error:
+            interception.refuse_all(error)
+            raise
+        interception.read()
+        return parts
+
+    def _begun(self, arguments: BulkArguments, interception: BulkInterception) -> BulkArguments:
+        """Call `on_send_many`; return the arguments with the headers that it adds."""
+        topic, headers = arguments.topic, arguments.headers
+        count = len(arguments.values) if hasattr(arguments.values, "__len__") else 0
+        added = interception.begin(topic, count, headers)
+        if added and is_arrow(headers):
+            headers = _arrow(topic).header_lists(topic, headers)
+        return attrs.evolve(arguments, headers=with_headers(topic, headers, added, count))
+
+    def _parts(self, arguments: BulkArguments, interception: BulkInterception | None) -> list[BulkPart]:
+        topic = arguments.topic
+        needs_objects = interception is not None and interception.needs_objects
+        if is_arrow(arguments.values):
+            if self._serializers:
+                self._refuse_arrow(topic)
+            arrow = _arrow(topic)
+            if interception is None or not needs_objects:
                 parts: list[BulkPart] = arrow.read_arrow(arguments, now_ms=self._clock.wall_ms())
                 return parts
-            self._refuse_arrow(topic)
+            interception.warn_of_arrow()
+            arguments = attrs.evolve(arguments, values=arrow.values_as_list(topic, arguments.values))
         others = (arguments.keys, arguments.headers, arguments.partitions, arguments.timestamps_ms)
         if any(map(is_arrow, others)):
             arguments = attrs.evolve(arguments, values=as_list("values", topic, arguments.values))
             arguments = _arrow(topic).as_lists(
                 arguments, serializes_keys=self._serializers.key is not None, now_ms=self._clock.wall_ms()
             )
-        if self._interceptors is None:
-            return [self._part(arguments)]
-        arguments = self._intercepted(self._interceptors, arguments)
-        try:
-            return [self._part(arguments)]
-        except Exception as error:
-            self._interceptors.on_refused(error, arguments.headers)
-            raise
+        if interception is not None and needs_objects:
+            arguments = interception.on_send(arguments)
+        return [self._part(arguments)]
 
     def _part(self, arguments: BulkArguments) -> BulkPart:
         topic, serializers = arguments.topic, self._serializers
@@ -96,48 +105,12 @@ class BulkReader:
             now_ms=self._clock.wall_ms(),
         )
 
-    @property
-    def _needs_objects(self) -> bool:
-        return self._interceptors is not None or bool(self._serializers)
-
     def _refuse_arrow(self, topic: str) -> None:
-        what = "interceptors" if self._interceptors is not None else "a serializer"
         raise IllegalArgument(
-            f"values of the records for topic {topic!r} is an Arrow column, and this producer has {what}, to "
-            "be called with an object for each record: give a list (column.to_pylist()), or use a producer "
-            "without"
+            f"values of the records for topic {topic!r} is an Arrow column, and this producer has a "
+            "serializer, to be called with an object for each record: give a list (column.to_pylist()), or "
+            "use a producer without"
         )
-
-    def _intercepted(self, interceptors: Interceptors, arguments: BulkArguments) -> BulkArguments:
-        """Apply the interceptors to the records, one at a time."""
-        topic = arguments.topic
-        values = as_list("values", topic, arguments.values)
-        count = len(values)
-        keys = [None] * count if arguments.keys is None else as_list("keys", topic, arguments.keys, count)
-        headers, _ = read_headers(topic, arguments.headers, count)
-        numbers: list[Any] = [arguments.partition] * count
-        if arguments.partitions is not None:
-            numbers = as_list("partitions", topic, arguments.partitions, count)
-        times: list[Any] = [None] * count
-        if arguments.timestamps_ms is not None:
-            times = as_list("timestamps_ms", topic, arguments.timestamps_ms, count)
-        rows: list[tuple[Any, ...]] = []
-        for row, value in enumerate(values):
-            own = [*headers[row]] or None
-            record = interceptors.on_send(
-                ProducerRecord(topic, value, keys[row], own, numbers[row], times[row])
-            )
-            if record.topic != topic:
-                moved = IllegalArgument(
-                    f"topic={record.topic!r} of a record for topic {topic!r}: an interceptor changed it in "
-                    f"record {row}. Use `send`"
-                )
-                interceptors.on_refused(moved, [*(fields[2] for fields in rows), record.headers])
-                raise moved
-            rows.append((record.value, record.key, record.headers, record.partition, record.timestamp_ms))
-        columns: list[Sequence[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[]] * 5
-        own_values, own_keys, own_headers, own_numbers, own_times = columns
-        return BulkArguments(topic, own_values, own_keys, own_headers, None, own_numbers, own_times)
 
 
 def _arrow(topic: str) -> ModuleType:

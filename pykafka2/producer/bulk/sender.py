@@ -19,6 +19,7 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.append import Appender
 from pykafka2.producer.bulk.columns import BulkArguments, BulkPart
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch, Report, Share, reporter
+from pykafka2.producer.bulk.interception import BulkInterception
 from pykafka2.producer.bulk.partitions import (
     NO_PARTITION,
     partitions_of_keys,
@@ -53,7 +54,8 @@ class BulkSender:
         self._accumulator = appender.accumulator
         self._strategy = appender.strategy
         self._clock = appender.clock
-        self._interceptors = appender.interceptors
+        hooks = appender.hooks
+        self._interception = BulkInterception(hooks) if hooks.sees_bulk else None
         self._max_records_bytes = min(options.max_request_size, options.buffer_memory) - HEADER_BYTES
         batch_bytes = min(options.bulk_batch_size, options.max_request_size, options.buffer_memory)
         if options.compression_type != "none":
@@ -65,15 +67,14 @@ class BulkSender:
 
     def send(self, arguments: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
         """Append all records; raise as `KafkaProducer.send_many` does."""
-        reader = BulkReader(self._clock, self._interceptors, self._appender.serializers)
+        reader = BulkReader(self._clock, self._interception, self._appender.serializers)
         parts = reader.read(arguments)
         count = sum(len(part.columns) for part in parts)
         try:
             return self._send_parts(arguments.topic, parts, arguments.partition, count, on_delivery)
         except Exception as error:
-            if self._interceptors is not None:
-                headers = row_headers(parts)
-                self._interceptors.on_refused(error, map(headers, self._rows_left(count)))
+            if self._interception is not None:
+                self._interception.refuse(error, self._rows_left(count), row_headers(parts))
             raise
 
     def _send_parts(
@@ -89,7 +90,7 @@ class BulkSender:
         route = self._route(topic)
         for part in parts:
             self._check_partitions(route, topic, part, partition)
-        self._report = reporter(on_delivery, self._interceptors, row_headers(parts))
+        self._report = reporter(on_delivery, self._interception, row_headers(parts))
         try:
             first = 0
             for part in parts:
@@ -110,11 +111,13 @@ class BulkSender:
                 name = "max_request_size"
                 if self._options.buffer_memory < self._options.max_request_size:
                     name = "buffer_memory"
-                raise RecordTooLarge(
+                error = RecordTooLarge(
                     f"values[{first + row}] of the records for topic {topic!r} makes a record of more than "
                     f"{name}={getattr(self._options, name)} bytes with key, headers and the batch's header; "
                     f"send less, or raise {name}"
                 )
+                error.row = first + row
+                raise error
             first += len(part.columns)
 
     def _check_partitions(self, route: Route, topic: str, part: BulkPart, partition: int | None) -> None:
@@ -245,7 +248,7 @@ class BulkSender:
             return
         self._appender.guard.check()
         target = self._routes.sticky.next(route) if queue is None else queue
-        self._routes.use(target.topic, self._clock.monotonic())
+        self._appender.metadata.want_topic(target.topic, self._clock.monotonic())
         self._accumulator.append_columns(
             target, records, self._options.max_block, lambda outcome: self._take(Share(outcome, 0, numbers))
         )

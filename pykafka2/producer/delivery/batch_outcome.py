@@ -155,7 +155,7 @@ class BatchOutcome:
         if self.is_done:
             return True
         seconds = FOREVER if timeout is None else checked_timeout(timeout)
-        # Evaluated three times in a wait, so not a Python function.
+        # Evaluated twice in a wait, so not a Python function.
         return self._wait_until(partial(IS_DONE, self), seconds, self.waiters)
 
     def wait_for(
@@ -204,13 +204,11 @@ class BatchOutcome:
             self.run_callbacks()
 
     @property
-    def has_listeners(self) -> bool:
-        return bool(self.callbacks or self.errbacks)
-
-    @property
     def listener_bytes(self) -> int:
         """Return the memory of the callbacks in bytes."""
-        return sum(kind.size_bytes for kind in (self.callbacks, self.errbacks) if kind is not None)
+        if self.callbacks is None or self.errbacks is None:
+            return 0
+        return self.callbacks.size_bytes + self.errbacks.size_bytes
 
     # ------------------------------------------------------------------ the IO thread
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import cycle, repeat
 from zlib import crc32 as crc32
 
+from pykafka2.native import compiled
 from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.producer.partitioning.murmur2 import POSITIVE_BY_LENGTH
 from pykafka2.producer.partitioning.murmur2 import positive_murmur2 as positive_murmur2
@@ -62,6 +63,9 @@ class KeyHashes(dict[bytes, int]):
         self._key_bytes = 0
         # An iterator in C, so that keys that never come again cost little more than their hash.
         self._is_skipped: Callable[[], bool] = repeat(False).__next__
+        if function is positive_murmur2 and compiled is not None:
+            self._by_length = _OfAnyLength(compiled.murmur2)
+            self._is_skipped = repeat(True).__next__  # a look-up costs as much as the hash
 
     def __missing__(self, key: bytes) -> int:
         number = self._by_length[len(key)](key)

@@ -87,10 +87,6 @@ class Routes:
             if route.snapshot is not newest and route.snapshot is not NO_SNAPSHOT:
                 self.by_topic[topic] = route.without_snapshot()
 
-    def use(self, topic: str, now: float) -> None:
-        """Note that the topic is in use, so that its metadata is kept."""
-        self._metadata.want_topic(topic, now)
-
     def explicit(self, route: Route, topic: str, partition: int, timeout: float) -> PartitionQueue:
         """Return the queue of a partition that the caller names and the route lacks.
 

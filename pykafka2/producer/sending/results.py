@@ -54,6 +54,30 @@ class SenderParts:
     """None without transactions."""
 
 
+class TopicMeter:
+    """The numbers of one topic's batches."""
+
+    __slots__ = ("batches", "totals")
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        meter = metrics.meter(topic=topic)
+        self.totals = meter.totals
+        self.batches = meter.series("batch-size", "record-queue-time", "compression-rate", "record-size")
+
+
+class TopicMeters(dict[str, TopicMeter]):
+    """The meters by topic; looking one up creates it."""
+
+    __slots__ = ("_metrics",)
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def __missing__(self, topic: str) -> TopicMeter:
+        meter = self[topic] = TopicMeter(self._metrics, topic)
+        return meter
+
+
 class Outcomes:
     """Settles batches. `identity` is None without idempotence."""
 
@@ -67,11 +91,12 @@ class Outcomes:
         self._policy = policy
         self._event_sink = parts.event_sink
         self._metrics = parts.metrics
+        self.topics = TopicMeters(parts.metrics)
         self.shares = PartitionShares()
         self._failures = Failures(options.client_id)
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, parts.random)
 
-    def settle(
+    def rejected(
         self,
         batch: ProducerBatch,
         sent_as: Identity,
@@ -79,12 +104,8 @@ class Outcomes:
         endpoints: list[Node],
         now: float,
     ) -> None:
-        """Handle the broker's response for the batch; `sent_as` is the identity of this attempt."""
-        code = answer.error_code
-        if not code:
-            self.written(batch, answer.base_offset, answer.log_append_time_ms, now)
-            return
-        where = f"{batch.topic}-{batch.partition}"
+        """Handle the broker's error for the batch; `sent_as` is the identity of this attempt."""
+        code, where = answer.error_code, f"{batch.topic}-{batch.partition}"
         error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
         hint = answer.current_leader
         is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
@@ -139,7 +160,7 @@ class Outcomes:
         follows_leader = is_moved and batch.attempts <= LEADER_CHANGES_WITHOUT_BACKOFF
         batch.retry_at = now if follows_leader else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
-        self._metrics.add("record-retry-total", batch.count)
+        self.topics[batch.topic].totals["record-retry-total"] += batch.count
         if self._event_sink.is_watched:
             text = f"{type(error).__name__}: {error}"
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
@@ -186,8 +207,8 @@ class Outcomes:
         if self._sequences is not None:
             self._sequences.on_written(batch)
         self._failures.on_written(batch)
-        self._accumulator.release(batch)
-        self._metrics.add("record-send-total", batch.count)
+        self._accumulator.pool.deallocate(batch.permit)
+        self.topics[batch.topic].totals["record-send-total"] += batch.count
         self.shares.note(batch.topic, batch.partition, batch.count, batch.size_estimate)
         self._accumulator.complete(batch, base_offset, log_append_time)
         if self._event_sink.is_watched:
@@ -212,7 +233,7 @@ class Outcomes:
         if batch.is_done:
             return
         if not is_on_the_wire:
-            self._accumulator.release(batch)
+            self._accumulator.pool.deallocate(batch.permit)
         if self._sequences is not None:
             may_be_written = is_on_the_wire or self._failures.may_be_written(batch)
             self._sequences.on_failed(batch, may_be_written=may_be_written)
@@ -220,7 +241,7 @@ class Outcomes:
             self._transactions.on_batch_failed(batch, error)
         self._accumulator.fail(batch, error, record_errors)
         self._failures.on_failed(batch, error)
-        self._metrics.add("record-error-total", batch.count)
+        self.topics[batch.topic].totals["record-error-total"] += batch.count
         if self._event_sink.is_watched:
             text = f"{type(error).__name__}: {error}"
             topic, partition = batch.topic, batch.partition

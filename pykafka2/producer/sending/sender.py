@@ -19,7 +19,7 @@ from pykafka2.errors import (
     RecordPurged,
 )
 from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
-from pykafka2.producer.accumulator.batch_records import Identity
+from pykafka2.producer.accumulator.batch_records import NO_IDENTITY, Identity
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.idempotence import ProducerIdentity, policy_of
 from pykafka2.producer.partitioning.sticky import NodeDelays
@@ -83,11 +83,8 @@ class Sender:
         self._router = router
         self._delays = delays
         metrics, transactions = parts.metrics, parts.transactions
-        self._of_batches = metrics.series(
-            "batch-size", "record-queue-time", "compression-rate", "record-size"
-        )
         self._of_requests = metrics.series("records-per-request")
-        self._of_answers = metrics.series("request-latency", "produce-throttle-time")
+        self._of_unanswered = metrics.series("request-latency")
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
         self._is_compressing = options.compression_type != "none"
@@ -126,7 +123,7 @@ class Sender:
             self._delays.note((), now)
             return result
         sequences = self._sequences
-        if sequences is not None and not sequences.is_known:
+        if sequences is not None and sequences.identity == NO_IDENTITY:
             self._request_identity(now, result)
             self.waiting_for = dict.fromkeys(map(str, queues), PRODUCER_ID)
             return result
@@ -134,7 +131,7 @@ class Sender:
         is_flushing = self._accumulator.is_flushing
         for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
             self._send_to(node_id, ready, is_flushing, now, result)
-        if sequences is not None and sequences.identity is not identity and not sequences.is_known:
+        if sequences is not None and sequences.identity is not identity and sequences.identity == NO_IDENTITY:
             # The epochs of the producer id are exhausted, so waiting batches need another id.
             self._request_identity(now, result)
         return result
@@ -233,15 +230,15 @@ class Sender:
         in_flight = self._in_flight.get(node_id, 0)
         are_ready = True
         while in_flight < self._options.max_in_flight:
-            batches = self._drain(node_id, queues, is_flushing, now, result, are_ready=are_ready)
-            if not batches:
+            drained = self._drain(node_id, queues, is_flushing, now, result, are_ready=are_ready)
+            if not drained:
                 return
             are_ready = False
             in_flight += 1
             self._in_flight[node_id] = in_flight
             if self._transactions is not None:
                 self._transactions.on_request_sent()
-            result.sends.append(self._produce(node_id, batches, now))
+            result.sends.append(self._produce(node_id, drained, now))
             for queue in queues:
                 if queue.batches:
                     break
@@ -260,13 +257,16 @@ class Sender:
         result: PollResult,
         *,
         are_ready: bool,
-    ) -> list[ProducerBatch]:
-        """Take at most one batch per partition, up to max_request_size; at least one if any is ready."""
+    ) -> list[tuple[ProducerBatch, bytes]]:
+        """Take at most one batch per partition, up to max_request_size; at least one if any is ready.
+
+        Return them with their bytes.
+        """
         if len(queues) > 1:
             # Each round starts at the next queue, so that large batches do not starve the others.
             start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
             queues = queues[start:] + queues[:start]
-        taken: list[ProducerBatch] = []
+        taken: list[tuple[ProducerBatch, bytes]] = []
         room_bytes = self._options.max_request_size
         sequences, transactions = self._sequences, self._transactions
         for queue in queues:
@@ -285,27 +285,30 @@ class Sender:
             if sequences is not None:
                 sequences.assign(batch)
             try:
-                room_bytes -= len(batch.bytes())
+                encoded = batch.bytes()
             except MemoryError:
                 result.wake_at = min(result.wake_at, self._outcomes.requeue_unencoded(batch, now))
                 continue
+            room_bytes -= len(encoded)
             queue.is_muted = self._mutes
-            taken.append(batch)
+            taken.append((batch, encoded))
             if self._is_compressing and not batch.attempts:
                 self._accumulator.update_compression_estimate(batch)
         return taken
 
-    def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
+    def _produce(
+        self, node_id: int, drained: list[tuple[ProducerBatch, bytes]], now: float
+    ) -> Send[ProduceResponse]:
         topics: dict[str, TopicProduceData] = {}
         names: dict[bytes, str] = {}
         sent: list[tuple[ProducerBatch, Identity]] = []
+        topics_sent = self._outcomes.topics
         records = 0
-        for batch in batches:
+        for batch, encoded in drained:
             batch.move_to(BatchState.IN_FLIGHT)
             batch.attempts += 1
             batch.sent_at = now
             records += batch.count
-            encoded = batch.bytes()
             topic = batch.topic
             if topic not in topics:
                 topic_id = self._metadata.topic_id(topic)
@@ -314,7 +317,7 @@ class Sender:
             data = PartitionProduceData(index=batch.partition, records=encoded)
             topics[topic].partition_data.append(data)
             sent.append((batch, batch.identity))
-            self._of_batches.add(_measured(batch, len(encoded), now))
+            topics_sent[topic].batches.add(_measured(batch, len(encoded), now))
         self._of_requests.add((records,))
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
@@ -323,7 +326,12 @@ class Sender:
             topic_data=[*topics.values()],
         )
         flight = _ProduceInFlight(node_id, now, sent, names)
-        low, high = self._versions(ZERO_UUID not in names)
+        low, high = self._min_version, None if ZERO_UUID not in names else FIRST_VERSION_WITH_TOPIC_IDS - 1
+        if self._transactions is not None:
+            first, last = self._transactions.produce_versions
+            low = max(low, first or low)
+            if last is not None:
+                high = last if high is None else min(high, last)
         return Send(
             request,
             ToNode(node_id),
@@ -334,26 +342,15 @@ class Sender:
             max_version=high,
         )
 
-    def _versions(self, ids_are_known: bool) -> tuple[int, int | None]:
-        low, high = self._min_version, None if ids_are_known else FIRST_VERSION_WITH_TOPIC_IDS - 1
-        if self._transactions is not None:
-            first, last = self._transactions.produce_versions
-            low = max(low, first or low)
-            if last is not None:
-                high = last if high is None else min(high, last)
-        return low, high
-
     # ------------------------------------------------------------------ responses
 
     def _on_response(self, flight: _ProduceInFlight, response: ProduceResponse | None, now: float) -> None:
-        latency_ms = (now - flight.sent_at) * 1000
         if response is None:  # acks=0: there is no response
-            self._of_answers.add((latency_ms, None))
+            self._of_unanswered.add(((now - flight.sent_at) * 1000,))
             self._on_request_ended(flight)
             for batch, _ in flight.batches:
                 self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
-        self._of_answers.add((latency_ms, response.throttle_time_ms))
         self._on_request_ended(flight)
         endpoints: list[Node] = []
         if response.node_endpoints:
@@ -369,8 +366,10 @@ class Sender:
                     f"node {flight.node_id} sent a response without {batch.topic}-{batch.partition}"
                 )
                 self._outcomes.attempt_failed(batch, sent_as, error, now)
+            elif answer.error_code:
+                self._outcomes.rejected(batch, sent_as, answer, endpoints, now)
             else:
-                self._outcomes.settle(batch, sent_as, answer, endpoints, now)
+                self._outcomes.written(batch, answer.base_offset, answer.log_append_time_ms, now)
 
     def _on_failure(self, flight: _ProduceInFlight, error: KafkaError, now: float) -> None:
         self._on_request_ended(flight)
@@ -386,7 +385,7 @@ class Sender:
             if self._mutes:
                 self._accumulator.queue(batch.topic, batch.partition).is_muted = False
             if batch.is_done:  # it expired meanwhile and kept its memory until now
-                self._accumulator.release(batch)
+                self._accumulator.pool.deallocate(batch.permit)
 
     def _fail_aborted_batches(self, transactions: TransactionManager) -> None:
         """Fail the queued batches of a transaction that can only be aborted."""
@@ -427,7 +426,8 @@ class Sender:
 
 
 def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:
-    raw_bytes, waited_ms = batch.sealed.raw_bytes, (now - batch.created_at) * 1000
+    raw_bytes = 0 if batch.records is None else batch.records.raw_bytes
+    waited_ms = (now - batch.created_at) * 1000
     if not raw_bytes:
         return size_bytes, waited_ms, None, None
     return size_bytes, waited_ms, size_bytes / (raw_bytes + HEADER_BYTES), raw_bytes / batch.count

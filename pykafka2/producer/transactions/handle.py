@@ -23,7 +23,7 @@ from pykafka2.errors import (
     InvalidTxnState,
     KafkaError,
     ProducerFenced,
-    error_of,
+    error_or_none,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable
 from pykafka2.producer.transactions.requests import end_versions
@@ -144,7 +144,7 @@ def _end(
     """Send all requests, then wait for their responses."""
 
     def check(answer: EndTxnResponse) -> KafkaError | None:
-        return error_of(answer.error_code) if answer.error_code else None
+        return error_or_none(answer.error_code)
 
     monotonic = client.driver.clock.monotonic
     deadline = monotonic() + timeout
@@ -215,7 +215,7 @@ def _describe(client: ClusterClient, to: ToCoordinator, name: str, timeout: floa
         if not answer.transaction_states:
             return CorruptData(f"The DescribeTransactions response lacks {name!r}")
         code = answer.transaction_states[0].error_code
-        return error_of(code) if code else None
+        return error_or_none(code)
 
     request = DescribeTransactionsRequest(transactional_ids=[name])
     return client.request(request, to, timeout, check).transaction_states[0]

@@ -93,21 +93,26 @@ class TransactionManager:
     def start(self, ticket: Ticket, now: float) -> None:
         """Start the call, join the same call that is running, or reject it."""
         missed = self._waiting.missed() if self._status.state is TransactionState.READY else None
-        if missed is ticket.call:
+        if missed is not None and missed.call is ticket.call:
             self._waiting.join(ticket)
             ticket.completion.succeed(None)
             return
         try:
             self._status.check(ticket.call)
-            if missed is not None:
+            if missed is not None and not missed.is_cancelled:
+                name = missed.call.value
                 raise IllegalState(
-                    f"{ticket.call.value}(): {missed.value}() timed out, but succeeded after that; call "
-                    f"{missed.value}() again first, which returns at once"
+                    f"{ticket.call.value}(): {name}() timed out, but succeeded after that; call "
+                    f"{name}() again first, which returns at once"
                 )
         except KafkaError as error:
             ticket.completion.fail(error)
         else:
             self._moves[ticket.call](ticket, now)
+
+    def take_back(self, now: float) -> None:
+        """Note that the task of the last call was cancelled after the call had succeeded."""
+        self._waiting.take_back()
 
     def _begin_init(self, ticket: Ticket, now: float) -> None:
         if self._joins(ticket):
@@ -350,13 +355,15 @@ class Ticket:
     completion: Completion[Any]
     offsets: Offsets | None = None
     is_received: bool = False
+    is_cancelled: bool = False
+    """Whether the thread waited for a task that was cancelled, so that nothing received the outcome."""
 
 
 class Waiting:
     """The tickets that wait for the current init, end or detachment, and for offsets. Used on the IO thread.
 
-    The tickets of a successful call stay until the next one begins: if all callers had timed out, the same
-    call again must return the result first.
+    The tickets of a successful call stay until the next one begins: if no caller received the result, the
+    same call returns it. After timeouts it must be called first; after a cancellation it can be.
     """
 
     def __init__(self) -> None:
@@ -371,11 +378,21 @@ class Waiting:
         """Add a ticket of the same call."""
         self._tickets.append(ticket)
 
-    def missed(self) -> Call | None:
-        """Return the call that succeeded after all its callers had timed out. Used when it has ended."""
-        if not self._tickets or any(one.is_received for one in self._tickets):
+    def missed(self) -> Ticket | None:
+        """Return a ticket of the call that succeeded without a caller that received it.
+
+        It is cancelled if any of them is. Used when the call has ended.
+        """
+        if any(one.is_received for one in self._tickets):
             return None
-        return self._tickets[0].call
+        return max(self._tickets, key=lambda one: one.is_cancelled, default=None)
+
+    def take_back(self) -> None:
+        """Count one caller that received the result as cancelled; it does not matter which one."""
+        for ticket in self._tickets:
+            if ticket.is_received:
+                ticket.is_received, ticket.is_cancelled = False, True
+                return
 
     def succeed(self, value: object) -> None:
         for ticket in self._tickets:

@@ -39,7 +39,7 @@ from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitResponse,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, OffsetInTopic, TopicPartition
 
 FEATURE: Final = "transaction.version"
 EPOCH_BUMP: Final = 2
@@ -166,12 +166,14 @@ def commit_offsets(
 ) -> TxnOffsetCommitRequest:
     """Return the request that commits a group's offsets with the transaction.
 
-    Topics have the ids that the consumer has read, or those that the producer knows (`topic_id`).
+    A topic has the id of its offset (`next_offsets`), otherwise that of the group's metadata, otherwise the
+    one that the producer knows (`topic_id`).
     """
     topics: dict[tuple[str, bytes], list[TxnOffsetCommitRequestPartition]] = {}
     for place, committed in offsets.items():
         topic, partition = place
-        known = group.topic_ids.get(place) or topic_id(topic)
+        own = committed.topic_id if isinstance(committed, OffsetInTopic) else b""
+        known = own or group.topic_ids.get(place) or topic_id(topic)
         topics.setdefault((topic, known), []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition,

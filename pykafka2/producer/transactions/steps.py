@@ -26,7 +26,7 @@ from pykafka2.errors import (
     CorruptData,
     InvalidTxnState,
     KafkaError,
-    error_of,
+    error_or_none,
 )
 from pykafka2.network.script import Script, wait
 from pykafka2.producer.accumulator.batch_records import Identity
@@ -281,7 +281,7 @@ class TransactionSteps:
 
 
 def _error(code: int) -> KafkaError | None:
-    return error_of(code) if code else None
+    return error_or_none(code)
 
 
 def _is_brief(step: Step, error: KafkaError) -> bool:

@@ -264,6 +264,11 @@ class TransactionRunner:
             self.has_raised_fatal_error |= error.fatal
             raise
 
+    def take_back(self) -> None:
+        """Let the last call be repeated: it succeeded, but its task was cancelled and never learns it."""
+        with suppress(KafkaError):  # a closed producer has no further calls
+            self._driver.call_soon(self._manager.take_back)
+
     def abort(self, timeout: float | None) -> None:
         """Abort the transaction. Its failed records need no flush to raise them any more."""
         self.run(Call.ABORT, timeout)

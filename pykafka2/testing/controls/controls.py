@@ -20,6 +20,7 @@ from pykafka2.testing.controls.quotas import QuotaControls
 from pykafka2.testing.controls.replicas import ReplicaControls
 from pykafka2.testing.controls.rules import RuleControls
 from pykafka2.testing.controls.security import SecurityControls
+from pykafka2.testing.controls.share_groups import ShareControls
 from pykafka2.testing.running import Running
 
 
@@ -34,6 +35,7 @@ class Controls(
     QuotaControls,
     AccessControls,
     SecurityControls,
+    ShareControls,
 ):
     """The controls of one cluster.  A misspelt name raises `AttributeError` that names the nearest."""
 

@@ -133,9 +133,9 @@ class ReplicaControls:
     # ------------------------------------------------------------------ coordinators
 
     def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
-        """Move the coordinator of a group (with kind="transaction" of a transactional id), and of all others
-        in its partition of the internal topic.  Waiting clients get NOT_COORDINATOR.  The cluster's
-        `coordinator(key)` returns the current coordinator.
+        """Move the coordinator of a group (with kind="transaction" of a transactional id, with kind="share"
+        of a share partition), and of all others in its partition of the internal topic.  Waiting clients get
+        NOT_COORDINATOR.  The cluster's `coordinator(key)` returns the current coordinator.
         """
         self._running.check()
         with self._running.lock:

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 from pykafka2.broker.base.arguments import api_key, error_name
 from pykafka2.broker.faults.rule import FOR_EVER, Action, FaultRule, Reply, Where
-from pykafka2.broker.faults.throttle import ThrottleRule
+from pykafka2.broker.faults.throttle_rules import ThrottleRule
 from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Request

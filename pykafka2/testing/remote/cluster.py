@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import attrs
 
 import pykafka2
+from pykafka2.broker.observed.telemetry import TelemetryPush
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
@@ -49,9 +50,11 @@ from pykafka2.testing.views.partitions import (
     LogView,
     PartitionView,
 )
+from pykafka2.testing.views.share_groups import ShareGroupView, SharePartitionView
 from pykafka2.testing.views.timeline import Timeline
 from pykafka2.testing.views.transactions import TransactionView
 from pykafka2.testing.waiting import waited, waited_async
+from pykafka2.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -336,6 +339,14 @@ class ProcessCluster(ClusterApi):
     def group(self, group_id: str) -> GroupView:
         return self._view(GroupView, "group", group_id=group_id)
 
+    def share_group(self, group_id: str) -> ShareGroupView:
+        return self._view(ShareGroupView, "share_group", group_id=group_id)
+
+    def share_partition(
+        self, group_id: str, partition: TopicPartition | tuple[str, int]
+    ) -> SharePartitionView:
+        return self._view(SharePartitionView, "share_partition", group_id=group_id, partition=partition)
+
     def transaction(self, transactional_id: str) -> TransactionView:
         return self._view(TransactionView, "transaction", transactional_id=transactional_id)
 
@@ -345,6 +356,9 @@ class ProcessCluster(ClusterApi):
     def metrics(self) -> ClusterMetrics:
         state = self.call("metrics_state")
         return ClusterMetrics({int(number): RequestMetrics.from_state(one) for number, one in state.items()})
+
+    def telemetry(self, client_id: str | None = None) -> list[TelemetryPush]:
+        return self._view(list[TelemetryPush], "telemetry", client_id=client_id)
 
     def timeline(self, last: int | None = None) -> Timeline:
         if self._client is None and self._last_timeline is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.driver.pollable import ToLeader
-from pykafka2.errors import KafkaError, error_of
+from pykafka2.errors import KafkaError, error_or_none
 from pykafka2.testing.simulation.fault_kinds import Crash
 from pykafka2.testing.simulation.world import GROUP_ID, World
 from pykafka2.testing.views.groups import coordinator_partition
@@ -161,7 +161,7 @@ class DeleteRecords:
 
         def check(answer: DeleteRecordsResponse) -> KafkaError | None:
             code = answer.topics[0].partitions[0].error_code
-            return error_of(code) if code else None
+            return error_or_none(code)
 
         world.admin.request(request, ToLeader(self._topic, self._partition), DELETION_TIMEOUT, check)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.consumer import KafkaConsumer
     from pykafka2.producer.producer import KafkaProducer
+    from pykafka2.share.consumer import KafkaShareConsumer
     from pykafka2.testing.cluster import KafkaCluster
 
 
@@ -162,6 +163,19 @@ class Simulation:
         options.setdefault("client_id", name)
         options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
         consumer = KafkaConsumer(*topics, runtime=self.runtime.at(name), **options)
+        self._closers.append(consumer.close)
+        return consumer
+
+    def share_consumer(
+        self, cluster: KafkaCluster, *topics: str, **options: Any
+    ) -> KafkaShareConsumer[Any, Any]:
+        """Create a `KafkaShareConsumer` in a process of its own; closed with the simulation."""
+        from pykafka2.share.consumer import KafkaShareConsumer
+
+        name = self.last_client = self._new_name("share-consumer")
+        options.setdefault("client_id", name)
+        options.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        consumer = KafkaShareConsumer(*topics, runtime=self.runtime.at(name), **options)
         self._closers.append(consumer.close)
         return consumer
 

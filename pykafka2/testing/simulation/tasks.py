@@ -87,6 +87,7 @@ class SimTask:
         "token",
         "turns",
         "turns_before",
+        "worked",
     )
 
     def __init__(
@@ -103,6 +104,7 @@ class SimTask:
         self.error: BaseException | None = None
         self.token = 0
         self.turns = 0
+        self.worked = 0.0
         self.turns_before = 0
         """Number of turns up to the current virtual second."""
         self._on_failed = on_failed

@@ -6,11 +6,16 @@ Read from the coordinator's memory under the cluster's lock, including soft stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.broker.coordinators.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    partition_for,
+)
 from pykafka2.errors import (
     ConfigurationError,
     CoordinatorLoadInProgress,
@@ -25,9 +30,10 @@ from pykafka2.types import TopicPartition
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, ClassicMember
     from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
+    from pykafka2.broker.coordinators.groups.share.state import ShareGroup
     from pykafka2.broker.coordinators.settings import Topics
 
-INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
+INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC, "share": SHARE_STATE_TOPIC}
 
 
 @attrs.define(frozen=True)
@@ -47,8 +53,8 @@ class MemberView:
 
 @attrs.define(frozen=True)
 class GroupView:
-    """A group; `kind` is "classic" or "consumer" (KIP-848), `state` Kafka's name, `epoch` its generation or
-    group epoch; `protocol` and `leader` are None where there are none.
+    """A group; `kind` is "classic", "consumer" (KIP-848) or "share" (KIP-932), `state` Kafka's name, `epoch`
+    its generation or group epoch; `protocol` and `leader` are None where there are none.
     """
 
     group_id: str
@@ -63,12 +69,12 @@ class GroupView:
 
 
 def coordinator_partition(running: Running, key: str, kind: str) -> tuple[str, int]:
-    """Return the partition with the records of a group or transactional id.  Raise
+    """Return the partition with the records of a group, transactional id or share partition.  Raise
     `CoordinatorNotAvailable` before the first lookup of such a coordinator creates the internal topic.
     """
     topic = INTERNAL_TOPICS.get(kind)
     if topic is None:
-        raise ConfigurationError(f"kind={kind!r} is illegal. Set 'group' or 'transaction'.")
+        raise ConfigurationError(f"kind={kind!r} is illegal. Set 'group', 'transaction' or 'share'.")
     image = running.controllers.image.topics.get(topic)
     if image is None:
         raise CoordinatorNotAvailable(
@@ -113,7 +119,11 @@ def _group(running: Running, group_id: str) -> GroupView:
     }
     if isinstance(group, ClassicGroup):
         return _classic(group, offsets)
-    return _consumer(group, offsets, shard.topics, shard.settings.consumer_assignors[0])
+    if group.kind == "share":
+        return _share(cast("ShareGroup", group), shard.topics)
+    return _consumer(
+        cast("ConsumerGroup", group), offsets, shard.topics, shard.settings.consumer_assignors[0]
+    )
 
 
 def _classic(group: ClassicGroup, offsets: dict[TopicPartition, int]) -> GroupView:
@@ -152,6 +162,21 @@ def _assigned(member: ClassicMember) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(one.topic, number) for one in read.assigned_partitions for number in one.partitions
     )
+
+
+def _share(group: ShareGroup, topics: Topics) -> GroupView:
+    members = {
+        member.id: MemberView(
+            member.id,
+            None,
+            member.client_id,
+            member.client_host,
+            member.epoch,
+            tuple(_named(member.assigned, topics)),
+        )
+        for member in group.members.values()
+    }
+    return GroupView(group.id, "share", group.state.value, group.epoch, "simple", None, members, {})
 
 
 def _consumer(

@@ -119,6 +119,7 @@ def test_pattern_that_takes_too_many_steps_is_rejected(pattern: str) -> None:
         matching(pattern, NAMES)
 
 
+@pytest.mark.gate
 def test_steps_limit_all_patterns_of_a_request_together() -> None:
     steps = Steps()
     for number in range(1_000):
@@ -169,6 +170,7 @@ PATTERNS = st.recursive(
 )
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(400))
 @given(PATTERNS, st.lists(st.text("abAB-.1\né", min_size=1, max_size=6), min_size=1, max_size=8))
 def test_patterns_match_the_same_texts_as_in_python(pattern: str, texts: list[str]) -> None:

@@ -297,6 +297,7 @@ def test_controlled_shutdown_moves_leaders_before_the_broker_stops(simulation: S
     assert cluster.controller.id != 0, "another broker is the controller at once"
 
 
+@pytest.mark.gate
 def test_leadership_returns_to_preferred_replicas(simulation: Simulation) -> None:
     """auto.leader.rebalance.enable, every leader.imbalance.check.interval.seconds."""
     for enabled in (True, False):

@@ -257,6 +257,41 @@ def test_without_eligible_replicas_the_last_one_stays_in_the_isr(features: dict[
         assert (image.leader, image.isr, image.elr) == (-1, (0,), ())
 
 
+WITHOUT_ELIGIBLE: dict[str, tuple[PartitionImage, Ids, bool, PartitionImage | None]] = {
+    "the ISR is alive": (partition((0, 1), 0), (0, 1, 2), True, None),
+    "the leader fails": (partition((0, 1), 0), (1, 2), True, partition((1,), 1)),
+    "the last in sync fails": (partition((0,), 0), (2,), False, partition((0,), -1)),
+    "unclean election of a replica that is alive": (partition((0,), 0), (2,), True, partition((2,), 2)),
+    "unclean election of the preferred replica": (partition((2,), -1), (0, 1), True, partition((0,), 0)),
+    "the last in sync is preferred to another": (partition((2,), -1), (0, 2), True, partition((2,), 2)),
+    "no replica is alive": (partition((0,), 0), (), True, partition((0,), -1)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ELIGIBLE)
+def test_leader_is_elected_as_by_kafka_without_eligible_replicas(name: str) -> None:
+    before, alive, unclean, expected = WITHOUT_ELIGIBLE[name]
+    after = elect(before, alive.__contains__, unclean=unclean)
+    if expected is None:
+        assert after is before
+        return
+    moves = before.leader != expected.leader
+    assert after == attrs.evolve(expected, leader_epoch=5 + moves, partition_epoch=8)
+
+
+@pytest.mark.parametrize("release", ["4.0", "3.9", "2.8"])
+def test_unclean_election_of_an_older_release_leads_from_a_replica_outside_the_isr(release: str) -> None:
+    config = {"unclean.leader.election.enable": True}
+    with KafkaCluster(2, as_version=release, config=config, topics={"t": Topic(1, 2)}) as cluster:
+        cluster.controls.crash_broker(1)
+        assert cluster.wait_until(lambda: cluster.partition("t", 0).isr == (0,))
+        cluster.controls.crash_broker(0)
+        cluster.controls.restart_broker(1)
+        assert cluster.wait_until(lambda: cluster.partition("t", 0).leader == 1)
+        image = cluster.controller.image.topics["t"].partitions[0]
+        assert (image.isr, image.elr, image.last_known_elr) == ((1,), (), ())
+
+
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)}, config={"min.insync.replicas": 2})
 def test_describe_topic_partitions_returns_eligible_replicas(
     live: LiveCluster,

@@ -190,6 +190,7 @@ def test_invalid_reassignments_are_rejected(live: LiveCluster) -> None:
     assert moving(wire) == []
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=3)
 def test_reassignment_copies_the_records_and_removes_the_old_replicas(live: LiveCluster) -> None:
     wire = live.connect()

@@ -28,7 +28,9 @@ records_of = st.lists(
 def test_written_entries_equal_loaded_entries(written: list[tuple[list[Record], Producer | None]]) -> None:
     batches = [parse_batch(batch_of(records, producer, 5)) for records, producer in written]
     assert list(entries_in(batches)) == [
-        Entry(record.key, record.value, producer) for records, producer in written for record in records
+        Entry(record.key, record.value, producer, offset)
+        for records, producer in written
+        for offset, record in enumerate(records)
     ]
 
 
@@ -46,7 +48,7 @@ def test_marker_that_compaction_has_emptied_is_skipped() -> None:
         finish(compact(log, CompactionPolicy(delete_retention_ms=1), now_ms))
     emptied, last = log.batches()
     assert (emptied.is_control, emptied.count, last.base_offset) == (True, 0, 4)
-    assert list(entries_in(log.batches())) == [Entry(b"key", b"4", None)]
+    assert list(entries_in(log.batches())) == [Entry(b"key", b"4", None, 4)]
 
 
 class RealLog:

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.coordinators.coordinators import caller_of
-from pykafka2.broker.coordinators.internal_topics import partition_for
+from pykafka2.broker.coordinators.internal_topics import partition_for, share_partition_key
 from pykafka2.broker.coordinators.replay import record_of
 from pykafka2.broker.faults.engine import DeadOrigin
 from pykafka2.broker.security.principal import Caller
@@ -31,9 +31,9 @@ from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
 from tests.broker.support.transactions import ClusterTransactions
 from tests.connections import LiveCluster
-from tests.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+from tests.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NOT_COORDINATOR
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 PARTITION = ("__consumer_offsets", 3)  # of the group "g"
 
 pytestmark = pytest.mark.kafka(brokers=3, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
@@ -58,12 +58,15 @@ def check_due(cluster: KafkaCluster) -> list[float]:
     """Compare `Coordinators.due` of each broker, which is set where it changes, with what it depends on."""
     for broker in cluster.running.brokers:
         one = broker.coordinators
-        services = [service.due for service in (one._groups, one._transactions) if service is not None]
+        services = [
+            service.due for service in (one._groups, one._transactions, one._shares) if service is not None
+        ]
         is_loading = bool(one._to_load) and not one.is_loading_held
         assert one.due == (0.0 if is_loading else min(services, default=FOREVER))
     return [broker.coordinators.due for broker in cluster.running.brokers]
 
 
+@pytest.mark.gate
 def test_due_time_of_coordinators_follows_elections_timers_and_held_loading(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
     assert check_due(cluster) == [FOREVER, FOREVER]
@@ -157,6 +160,22 @@ def test_first_commit_to_a_new_partition_is_replicated_at_once(simulation: Simul
     assert simulation.now - started < 0.1
 
 
+def test_share_coordinator_is_found_by_group_topic_id_and_partition(live: LiveCluster) -> None:
+    key = share_partition_key("a:b", live.cluster.controller.image.topics["t"].id, 1)
+    found = find(live.connect(), key, SHARE)
+    assert found.node_id == live.cluster.coordinator(key, "share")
+    assert live.cluster.controller.image.topics["__share_group_state"].is_internal
+    for invalid in ("", "g", "g:0", "g:AAAA:0", key.removesuffix("1"), key.removeprefix("a:b")):
+        assert find(live.connect(), invalid, SHARE).error_code == INVALID_REQUEST
+    old = live.connect().call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), 5)
+    assert old.coordinators[0].error_code == INVALID_REQUEST
+
+
+@pytest.mark.kafka(brokers=1, as_version="4.0")
+def test_releases_before_4_1_have_no_share_coordinator(live: LiveCluster) -> None:
+    assert find(live.connect(), share_partition_key("g", b"t" * 16, 0), SHARE).error_code == INVALID_REQUEST
+
+
 def test_coordinator_and_group_views_show_the_broker_and_state(live: LiveCluster) -> None:
     with pytest.raises(CoordinatorNotAvailable):
         live.cluster.coordinator("g")
@@ -170,8 +189,8 @@ def test_coordinator_and_group_views_show_the_broker_and_state(live: LiveCluster
     assert view.offsets == {TopicPartition("t", 0): 7}
     live.controls.move_coordinator("g", to=(leader + 1) % 3)
     assert live.cluster.coordinator("g") == (leader + 1) % 3
-    with pytest.raises(ConfigurationError, match="'group' or 'transaction'"):
-        live.cluster.coordinator("g", kind="share")
+    with pytest.raises(ConfigurationError, match="'group', 'transaction' or 'share'"):
+        live.cluster.coordinator("g", kind="streams")
 
 
 def test_transaction_log_below_its_min_isr_is_rejected_without_an_append(simulation: Simulation) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import Action
+from pykafka2.broker.handlers.api import APIS
+from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.raw_client import RawClient
@@ -75,3 +80,13 @@ def test_client_links_are_active_until_healed_and_their_requests_have_arrived(si
         check(faults, True)
         cluster.controls.crash_broker(0)
         check(faults, False)  # requests to a stopped broker are forgotten
+
+
+def test_rule_of_an_api_that_the_brokers_do_not_serve_is_refused(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1)
+    rule = cluster.controls.rule(api="Produce", then="hold")
+    served = {MetadataRequest.API_KEY: APIS[MetadataRequest.API_KEY]}
+    faults = Faults(served, lambda *fired: None)
+    with pytest.raises(ConfigurationError, match="ProduceRequest is not served; served are Metadata"):
+        faults.add(rule, ClusterImage(0, "cluster", {}, {}, {}))
+    check(faults, False)

@@ -114,6 +114,7 @@ def test_stopped_broker_can_be_unregistered(live: LiveCluster) -> None:
     assert sorted(live.cluster.controller.image.brokers) == [0, 1, 2]
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
 def test_unregistered_live_brokers_are_missing_until_they_restart(live: LiveCluster) -> None:
     """Apache Kafka does the same: a broker registers again with its next start."""

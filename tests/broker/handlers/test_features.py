@@ -12,12 +12,13 @@ from tests.connections import LiveCluster
 
 
 @pytest.mark.kafka(brokers=1)
-def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_and_shares(live: LiveCluster) -> None:
+def test_finalised_features_are_those_of_kafka_4_4_but_for_streams(live: LiveCluster) -> None:
     response = api_versions(live.connect(), 4)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "metadata.version": 33,
+        "share.version": 2,
         "transaction.version": 2,
     }
     assert all(one.min_version_level == one.max_version_level for one in response.finalized_features)
@@ -31,7 +32,7 @@ def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_and_shares(li
 def test_api_versions_3_omits_features_with_minimum_level_0(live: LiveCluster) -> None:
     response = api_versions(live.connect(), 3)
     assert [one.name for one in response.supported_features] == ["metadata.version"]
-    assert len(response.finalized_features) == 4
+    assert len(response.finalized_features) == 5
     assert not api_versions(live.connect(), 2).finalized_features
 
 

@@ -38,6 +38,7 @@ from tests.broker.support.data_requests import (
 from tests.broker.support.forged_batches import forged
 from tests.broker.support.produce_cases import Case, ask, create_topics
 from tests.broker.support.raw_client import RawClient
+from tests.gate import rest_in_long
 
 COUNT = 200_000
 SMALLEST_RECORD = encode_record(0, 0, None, None, [])
@@ -73,6 +74,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
         yield cluster
 
 
+in_any_mode = pytest.mark.parametrize("cluster", rest_in_long(["headers", "strict"]), indirect=True)
+"""For what does not depend on `log.validate`."""
+
+
 @pytest.fixture
 def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
     """A connection that waits long for a response."""
@@ -94,6 +99,7 @@ def resumed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return slices
 
 
+@pytest.mark.gate
 def test_refused_batch_names_a_bounded_number_of_records(wire: RawClient) -> None:
     count = 100_000
     forged = large_batch(SMALLEST_RECORD * count, count)
@@ -104,6 +110,8 @@ def test_refused_batch_names_a_bounded_number_of_records(wire: RawClient) -> Non
     assert f"{count} of {count} records" in (response.error_message or "")
 
 
+@pytest.mark.gate
+@in_any_mode
 def test_requests_of_other_connections_are_handled_between_slices(
     cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +143,7 @@ def test_requests_of_other_connections_are_handled_between_slices(
     assert len(slices) >= COUNT // 10_000
 
 
+@pytest.mark.gate
 def test_two_large_batches_of_one_request_are_appended_in_full(wire: RawClient, valid: bytes) -> None:
     response = wire.call(produce_all({("compacted", 0): valid, ("other", 0): valid}), 12)
     ends = [fetch(wire, topic, 0, 0, max_bytes=1).high_watermark for topic in ("compacted", "other")]
@@ -182,6 +191,7 @@ def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
     assert peak < 3 * len(body)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("compression", "make_body", "count"),
     # Made by the test, as they take 25 MB.
@@ -221,6 +231,7 @@ def test_refusal_keeps_no_decompressed_bytes(make_body: Callable[[], bytes]) -> 
     assert size_bytes < len(body)
 
 
+@pytest.mark.gate
 def test_compressed_batch_of_one_record_is_checked_in_slices(
     wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +276,8 @@ def test_validations_together_decompress_no_more_than_the_budget(monkeypatch: py
     assert [validation.finish() for validation in validations] == [NOW_MS] * 8
 
 
+@pytest.mark.gate
+@in_any_mode
 def test_requests_behind_a_large_batch_keep_their_order(wire: RawClient, valid: bytes) -> None:
     small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
     for records in (valid, small):
@@ -274,6 +287,7 @@ def test_requests_behind_a_large_batch_keep_their_order(wire: RawClient, valid: 
 
 
 @pytest.mark.gate
+@in_any_mode
 def test_timestamp_lookup_in_a_large_batch_runs_in_slices(wire: RawClient, resumed: list[Any]) -> None:
     """A look-up in a batch of a million records takes a second, for which others must not wait."""
     body = b"".join(encode_record(delta, delta, b"k", None, []) for delta in range(COUNT))
@@ -284,6 +298,8 @@ def test_timestamp_lookup_in_a_large_batch_runs_in_slices(wire: RawClient, resum
     assert len(resumed) > 50
 
 
+@pytest.mark.gate
+@in_any_mode
 def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
     cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ def test_each_declaration_has_the_versions_of_kafka() -> None:
 def test_newest_release_serves_all_versions() -> None:
     load()
     served = {key: (api.min_version, api.max_version) for key, api in APIS.items() if not api.between_brokers}
-    assert client_ranges(release_of(RELEASES[-1])) == served
+    assert client_ranges(release_of(RELEASES[-1]), has_telemetry=True) == served
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -168,7 +168,7 @@ FINGERPRINTS = {
     "4.1": 0x4E932C49,
     "4.2": 0xAC3FC4C8,
     "4.3": 0xF09D0F66,
-    "4.4": 0xBADEE80B,
+    "4.4": 0x3198D8DE,
 }
 """Checksums of what tests/conformance/test_releases.py compared with Apache Kafka's jars on 2026-11-26."""
 
@@ -230,10 +230,10 @@ def test_first_releases_with_kraft_lack_scram_users_and_delegation_tokens(
     assert token_apis & served == (token_apis if tokens else set())
 
 
-def test_share_version_is_supported_since_4_1_finalized_since_4_2_and_left_out_since_4_4() -> None:
+def test_share_version_is_supported_since_4_1_finalized_since_4_2_and_2_since_4_4() -> None:
     found = {name: release_of(name) for name in ("4.0", "4.1", "4.2", "4.4")}
-    assert ["share.version" in one.supported for one in found.values()] == [False, True, True, False]
-    assert ["share.version" in one.finalized for one in found.values()] == [False, False, True, False]
+    assert ["share.version" in one.supported for one in found.values()] == [False, True, True, True]
+    assert [one.finalized.get("share.version") for one in found.values()] == [None, None, 1, 2]
 
 
 def test_option_that_4_4_added_is_unknown_before() -> None:

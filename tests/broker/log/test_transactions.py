@@ -253,6 +253,36 @@ def test_the_last_stable_offset_stops_at_the_earliest_open_transaction(log: Part
     assert log.last_stable_offset == log.high_watermark == 5
 
 
+def test_last_stable_offset_waits_for_the_marker_of_the_older_of_two_transactions(log: PartitionLog) -> None:
+    write(log, 1, 0, transactional=False)
+    write(log, 7, 0)
+    write(log, 8, 0)
+    replicate(log)
+    end(log, 7, committed=False)
+    assert log.last_stable_offset == 1, "followers do not have the marker yet"
+    end(log, 8)
+    assert log.last_stable_offset == 1
+    log.advance_high_watermark(4)
+    assert log.last_stable_offset == 2, "the marker of the newer one is not replicated"
+    replicate(log)
+    assert log.last_stable_offset == log.high_watermark == 5
+    assert [one.last_stable_offset for one in log.aborted_transactions(0, 5)] == [2]
+
+
+def test_last_stable_offset_stays_at_the_older_transaction_if_the_newer_ends_first(log: PartitionLog) -> None:
+    write(log, 1, 0, transactional=False)
+    write(log, 7, 0)
+    write(log, 8, 0)
+    end(log, 8)
+    replicate(log)
+    assert log.last_stable_offset == 1
+    write(log, 9, 0)
+    replicate(log)
+    end(log, 7)
+    replicate(log)
+    assert log.last_stable_offset == 4, "the one that began last is open"
+
+
 def test_the_last_stable_offset_is_bounded_by_the_high_watermark(log: PartitionLog) -> None:
     for sequence in range(4):
         write(log, 1, sequence, transactional=False)

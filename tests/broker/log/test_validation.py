@@ -136,6 +136,7 @@ def test_batches_marked_as_log_append_time_are_rejected_by_a_topic_with_that_typ
     assert (kept.timestamp_type, kept.max_timestamp) == (0, NOW_MS)
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(300), deadline=None)
 @given(
     values=st.lists(

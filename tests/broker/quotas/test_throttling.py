@@ -320,6 +320,7 @@ def test_a_consumer_above_its_quota_slows_down_and_reads_everything(simulation: 
     assert simulation.now - began > 20
 
 
+@pytest.mark.gate
 def test_throttled_clients_behave_the_same_with_the_same_seed() -> None:
     def run(seed: int) -> tuple[str, float]:
         with Simulation(seed) as simulation:

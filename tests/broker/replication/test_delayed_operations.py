@@ -90,6 +90,7 @@ def test_delete_records_without_a_timeout_returns_finished_and_timed_out_partiti
     scene.close()
 
 
+@pytest.mark.gate
 def test_partition_twice_in_delete_records_has_one_result_for_its_last_offset(scene: Scene) -> None:
     append(scene.cluster, KEY, b"a")
     append(scene.cluster, KEY, b"b")

@@ -248,6 +248,7 @@ def naive(rules: list[Acl], request: tuple[str, str, int, int, str], allows_if_n
     return any(Operation(one.operation).name in names for one in allowing)
 
 
+@pytest.mark.gate
 @given(some_rules, st.sampled_from(NAMES), st.sampled_from(("ann", "bob")), st.booleans())
 def test_every_decision_is_that_of_a_naive_implementation(
     rules: list[Acl], name: str, user: str, allows_if_none: bool

@@ -32,6 +32,7 @@ from tests.broker.support.sasl import (
 )
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_no_other_request_is_processed_before_authentication(cluster: KafkaCluster, user: RawClient) -> None:
     """All API keys and 1,000 unknown ones are sent, in the highest version and an impossible one."""

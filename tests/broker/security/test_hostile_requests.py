@@ -68,6 +68,7 @@ def evil(cluster: KafkaCluster) -> Iterator[RawClient]:
         yield wire
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ATTACKS)
 def test_hostile_requests_are_rejected_without_effect_on_others(
     cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
@@ -98,6 +99,7 @@ BODIES = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
 def test_malformed_body_closes_only_its_connection(
@@ -126,6 +128,7 @@ def test_inter_broker_request_of_a_user_closes_its_connection(
     assert_no_effect_on_others(cluster, victim)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
 def test_time_of_a_request_is_proportional_to_the_number_of_its_elements(

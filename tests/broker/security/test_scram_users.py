@@ -92,6 +92,7 @@ def can_log_in(cluster: KafkaCluster, user: str, password: str, mechanism: str =
     return codes != {SaslAuthenticationFailed.code}
 
 
+@pytest.mark.gate
 def test_scram_users_are_created_changed_and_deleted(cluster: KafkaCluster, admin: RawClient) -> None:
     assert alter(admin, [upsertion("carl"), upsertion("dora", mechanism=SHA512, iterations=8192)]) == {
         "carl": (0, None),

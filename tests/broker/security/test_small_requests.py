@@ -25,7 +25,7 @@ from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
 from tests.broker.support.sasl import USERS, address_of
-from tests.broker.support.small_requests import Case, cases_of
+from tests.broker.support.small_requests import Case, cases_of, has_cases_of_its_own
 from tests.fuzz.making import GROUP, TOPIC, TRANSACTION
 from tests.gate import examples
 
@@ -142,9 +142,13 @@ def costs(request: pytest.FixtureRequest) -> Iterator[list[Cost]]:
 
 
 def params() -> Iterator[object]:
-    for key in sorted(APIS):
+    """Yield each API. Of those with the cases that their fields give alone, a third is the gate's."""
+    for number, key in enumerate(sorted(APIS)):
         name = API_KEYS[key].name
-        yield pytest.param(key, id=name, marks=() if name in IN_EVERY_RUN else pytest.mark.gate)
+        marks = [] if name in IN_EVERY_RUN else [pytest.mark.gate]
+        if marks and not has_cases_of_its_own(name) and number % 3:
+            marks.append(pytest.mark.long)
+        yield pytest.param(key, id=name, marks=marks)
 
 
 @pytest.mark.slow
@@ -161,13 +165,14 @@ def test_small_requests_cost_little(cluster: KafkaCluster, costs: list[Cost], ke
                 found.append(cost_of(address, case, handshake))
             except ConnectionRefusedError:  # UnregisterBroker and the like are allowed without access rules
                 break
-    assert len(found) > 15
+    assert len(found) > examples(8)
     costs += found
     expensive = [cost for cost in found if cost.seconds > SECONDS or cost.megabytes > MEGABYTES]
     assert [str(cost) for cost in expensive] == []
 
 
 @pytest.mark.gate
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXEMPT)
 def test_cost_of_work_that_apache_kafka_does_too_is_printed(

@@ -66,6 +66,7 @@ def test_join_of_a_classic_member_matches_the_patterns_again(bench: ClusterBench
     assert matched(bench) == {"orders"}
 
 
+@pytest.mark.gate
 def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench: ClusterBench) -> None:
     """Their heartbeat matches all patterns again; those that take too many steps keep their topics."""
     slow = ".*r.{200}|orders"
@@ -105,6 +106,7 @@ def test_patterns_of_a_group_share_the_steps_of_a_request(
     assert limits == [MAX_STEPS // 5] * 5
 
 
+@pytest.mark.gate
 def test_usual_patterns_of_many_members_get_new_topics(bench: ClusterBench) -> None:
     """A fortieth of the steps for each pattern would be too few, and miss the topics."""
     patterns = [f".*(orders|payments|shipping|customers|{number}).*" for number in range(40)]

@@ -86,6 +86,7 @@ def pending(*parts: bytes | FilePart, room: Sequence[int] = ()) -> tuple[NarrowT
 PARTS = st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=40)), max_size=8)
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(200), deadline=None)
 @given(PARTS, st.lists(st.integers(0, 30), max_size=30))
 def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, bytes]], room: list[int]) -> None:

@@ -100,6 +100,7 @@ def everything(partition: int = 0, **options: int) -> FetchRequest:
     return fetch_request("t", partition, 0, max_bytes=LARGE, partition_max_bytes=LARGE, **options)
 
 
+@pytest.mark.gate
 def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wire: RawClient) -> None:
     fill(wire)
     data = stored(tmp_path)
@@ -123,6 +124,7 @@ def test_small_records_are_read_instead(wire: RawClient, monkeypatch: pytest.Mon
     assert sent.by_sendfile == 0
 
 
+@pytest.mark.gate
 def test_two_partitions_of_one_fetch_are_two_parts(
     tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_fault_rule_sends_half_of_a_response_or_all_of_it_and_closes(
     assert stored(tmp_path)[: RECORD_BYTES * 5] in received
 
 
+@pytest.mark.gate
 def test_brokers_with_a_thread_for_each_part_send_files_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +212,7 @@ def test_brokers_with_a_thread_for_each_part_send_files_too(
     assert not held
 
 
+@pytest.mark.gate
 def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     data = stored(tmp_path)
@@ -223,6 +227,7 @@ def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wi
     assert bytes(data_of(response).records or b"") == data
 
 
+@pytest.mark.gate
 def test_truncated_file_closes_the_connection(
     tmp_path: Path, cluster: KafkaCluster, wire: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,6 +255,7 @@ def test_file_is_released_when_the_client_disconnects(
     assert connection.pending_bytes == 0
 
 
+@pytest.mark.gate
 def test_file_is_sent_in_pieces_of_a_limited_size(
     cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +265,7 @@ def test_file_is_sent_in_pieces_of_a_limited_size(
     assert 0 < sent.most_at_once <= MAX_FILE_BYTES
 
 
+@pytest.mark.gate
 def test_pieces_of_a_file_are_smaller_while_another_client_sends_requests(
     cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +278,7 @@ def test_pieces_of_a_file_are_smaller_while_another_client_sends_requests(
     assert 0 < sent.most_at_once <= MAX_SHARED_FILE_BYTES
 
 
+@pytest.mark.gate
 def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     metrics = cluster.brokers[0].metrics
@@ -283,6 +291,7 @@ def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, w
     assert entry.response is None
 
 
+@pytest.mark.gate
 def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     cluster.controls.set_quota(client_id="wire", consumer_byte_rate=1_000_000)
@@ -294,6 +303,7 @@ def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaClust
     cluster.controls.clear_quotas()
 
 
+@pytest.mark.gate
 def test_fetch_above_the_largest_size_of_a_quota_is_cut(
     tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
@@ -333,6 +343,7 @@ def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
     assert [aborted.first_offset for aborted in data.aborted_transactions or []] == [0]
 
 
+@pytest.mark.gate
 def test_beyond_the_limit_of_held_files_the_file_is_read(
     tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +354,7 @@ def test_beyond_the_limit_of_held_files_the_file_is_read(
     assert sent.by_sendfile == 0
 
 
+@pytest.mark.gate
 def test_without_sendfile_the_file_is_read(
     tmp_path: Path, cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +367,7 @@ def test_without_sendfile_the_file_is_read(
     assert sent.by_sendfile == 0
 
 
+@pytest.mark.gate
 def test_file_system_without_sendfile_is_read_in_pieces(
     tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +380,7 @@ def test_file_system_without_sendfile_is_read_in_pieces(
     assert bytes(data_of(wire.call(everything(), 12)).records or b"") == stored(tmp_path)
 
 
+@pytest.mark.gate
 def test_file_that_cannot_be_read_closes_the_connection(
     wire: RawClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

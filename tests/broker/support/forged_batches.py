@@ -79,7 +79,7 @@ def forged(
             fields.get("count", 1),
         )
 
-    return header(crc32c(payload, crc32c(header(0)[21:])) ^ fields.get("crc", 0)) + payload
+    return header(crc32c(header(0)[21:], payload) ^ fields.get("crc", 0)) + payload
 
 
 def answers(wire: RawClient, prefix: str) -> dict[str, Answer]:

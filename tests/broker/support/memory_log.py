@@ -14,7 +14,7 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.entries: list[Entry | Marker] = []
-        self.high_watermark = 0
+        self.high_watermark = self.log_start_offset = 0
         self.commits_at_once = True
         self.fails_with: BrokerError | None = None
         self.batches = 0
@@ -34,6 +34,9 @@ class MemoryLog:
         if self.commits_at_once:
             self.high_watermark = len(self.entries)
         return len(self.entries)
+
+    def delete_before(self, offset: int) -> None:
+        self.log_start_offset = offset
 
     def commit_all(self) -> None:
         self.high_watermark = len(self.entries)

@@ -53,6 +53,11 @@ def cases_of(key: int, randoms: int) -> Iterator[Case]:
                 yield f"{case[0]}, damaged", len(body).to_bytes(4, "big") + body
 
 
+def has_cases_of_its_own(name: str) -> bool:
+    """Return whether an API has cases besides those that its fields give."""
+    return bool(special_cases(name)) or any(attack.api == name for attack in ATTACKS.values())
+
+
 def _fitting(name: str, request: Request[Any], version: int) -> Iterator[Case]:
     frame = b"".join(encode_request(request, version, 1, "small"))
     if len(frame) <= LARGEST + 4:

@@ -28,6 +28,7 @@ BUNDLED_CONFIG: dict[str, object] = {
     "num.network.threads": 2,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
     "channel.mode": "serial",
 }
 

@@ -33,7 +33,6 @@ class Known:
 
 
 WORDS = "`error_message` of a rejected batch"
-UNSERVED = "APIs not built yet"
 ABORTED = "Aborted transactions in a read_committed fetch"
 NUMBER_ZERO = "ACLs with the number 0 (UNKNOWN)"
 LATEST_OF_DELETED = "ListOffsets for the largest timestamp"
@@ -51,7 +50,7 @@ KNOWN: tuple[Known, ...] = (
     Known("produce_refuses", "no records: Produce v12", "^$", "Produce with null records"),
     Known(
         "configs_of_a_broker",
-        r"^(channel\.mode|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*"
+        r"^(channel\.mode|client\.telemetry|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*"
         r"|super\.users|allow\.everyone\.if\.no\.acl\.found)$",
         "^$",
         "Additional options",
@@ -61,7 +60,6 @@ KNOWN: tuple[Known, ...] = (
     Known("times_inside_batches", "the latest", r"partitions\[0\]\.offset$", LATEST_OF_DELETED),
     Known("access_rules_are_kept", r"(type|operation) 0: (Create|Describe|Delete)Acls", "^$", NUMBER_ZERO),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
-    Known("api_versions_advertised", f"^API ({UNSERVED_KEYS})$", "^$", UNSERVED),
+    Known("api_versions_advertised", f"^API ({UNSERVED_KEYS})$", "^$", NO_STREAMS),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),
-    Known("api_versions_advertised", "share.version", "^$", UNSERVED),
 )

@@ -70,7 +70,11 @@ SINCE_3_9 = (
 SCENARIOS_OF: dict[str, tuple[str, ...]] = {
     "2.8": IN_BOTH,
     "3.9": (*IN_BOTH, *SINCE_3_9),
-    "4.3": tuple(name for name, one in SCENARIOS.items() if not one.__module__.endswith("on_release_4_4")),
+    "4.3": tuple(
+        name
+        for name, one in SCENARIOS.items()
+        if not one.__module__.endswith("on_release_4_4") and name != "share_states_by_call"
+    ),
 }
 
 FORMATS = "Message formats 0 and 1"

@@ -11,8 +11,7 @@ from .on_consumer_groups import Members
 from .on_fetch import fetch
 from .on_offsets import list_offsets
 from .on_produce import produce, the_log
-from .on_transactions import TRANSACTIONAL, add, producer, read_both_ways
-from .on_transactions_by_call import await_state
+from .on_transactions import TRANSACTIONAL, add, await_state, producer, read_both_ways
 from .side import TIMEOUT, Side, scenario
 
 BY_DEFAULT = "1048588"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.broker.support.batches import batch
 from .on_fetch import fetch, fetch_from_follower
 from .on_offsets import list_offsets
 from .on_produce import produce
-from .side import BUSY, Side, scenario
+from .side import BUSY, TIMEOUT, Side, scenario
 
 TRANSACTIONAL = 0x10
 
@@ -101,6 +102,17 @@ def read_both_ways(side: Side, topic: str, end: int) -> None:
         )
 
 
+def await_state(side: Side, who: Producer, state: str) -> None:
+    """Wait until the coordinator knows that the markers are written, which readers see before."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        found = side.quietly("DescribeTransactions", 0, who.node, transactional_ids=[who.id])
+        if found.transaction_states[0].transaction_state == state:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+
+
 @scenario
 def transaction_of_version_2(side: Side) -> None:
     """Clients of KIP-890: partitions are added by producing, each end bumps the epoch."""
@@ -116,11 +128,13 @@ def transaction_of_version_2(side: Side) -> None:
     side.ask("its state here", "DescribeProducers", 0, topics=[{"name": topic, "partition_indexes": [0]}])
     who.end("commits", committed=True)
     read_both_ways(side, topic, 3)
+    await_state(side, who, "CompleteCommit")
     who.write("the next transaction", topic, b"c")
     who.end("aborts", committed=False)
     read_both_ways(side, topic, 5)
     who.end("an empty one aborts", committed=False)
     who.end("an empty one commits", committed=True)
+    await_state(side, who, "CompleteAbort")
     who.write("after that", topic, b"d")
     who.end("commits", committed=True)
     before = attrs.evolve(who, epoch=who.epoch - 1)

@@ -14,7 +14,7 @@ from .on_fetch import fetch
 from .on_groups_by_call import committing
 from .on_offsets import list_offsets
 from .on_produce import produce
-from .on_transactions import TRANSACTIONAL, Producer, add, producer, read_both_ways
+from .on_transactions import TRANSACTIONAL, Producer, add, await_state, producer, read_both_ways
 from .side import BUSY, TIMEOUT, Side, scenario
 
 
@@ -25,17 +25,6 @@ def fenced(side: Side, name: str) -> tuple[Producer, Producer]:
     before = attrs.evolve(who)
     who.init("its next epoch")
     return who, before
-
-
-def await_state(side: Side, who: Producer, state: str) -> None:
-    """Wait until the markers are written."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        found = side.quietly("DescribeTransactions", 0, who.node, transactional_ids=[who.id])
-        if found.transaction_states[0].transaction_state == state:
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
 
 
 @scenario

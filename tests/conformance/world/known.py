@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from ..behaviour.compare import Difference
-from ..behaviour.known import NO_STREAMS, UNSERVED, Known
+from ..behaviour.known import NO_STREAMS, Known
 
 KNOWN: tuple[Known, ...] = (
-    Known("admin", "(?i)acls|DelegationToken|Scram|Share", "", UNSERVED),
     Known("admin", "Streams", "", NO_STREAMS),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
-    Known("admin", "describeFeatures", r"share\.version", UNSERVED),
     Known("admin|clients", "", r"(^|\.)message$", "Text of error messages"),
     Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
     Known("cluster", "FeatureCommand describe", "", NO_STREAMS),
     Known("cluster", "FeatureCommand upgrade --release-version", "", "All features of a release at once"),
-    Known(
-        "cluster",
-        "BrokerApiVersionsCommand|AclCommand|DelegationTokenCommand|ShareGroupCommand",
-        "",
-        UNSERVED,
-    ),
+    Known("cluster", "BrokerApiVersionsCommand", "", NO_STREAMS),
     Known("cluster", "StreamsGroupCommand", "", NO_STREAMS),
-    Known("clients", "share group", "", UNSERVED),
     Known("streams", "group.protocol=streams", "", NO_STREAMS),
 )
 

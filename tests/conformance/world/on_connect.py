@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.ports import free_ports
 
 from .side import Answers, Side
 
@@ -24,7 +25,7 @@ def connect(side: Side) -> Answers:
     """A file's lines into a topic and out into another file, the worker restarted in between."""
     source, sink = side.folder / "source.txt", side.folder / "sink.txt"
     answers: Answers = {}
-    port = _free_port()
+    (port,) = free_ports(1)
     settings = _worker_settings(side, port)
     make = ("--bootstrap-server", side.servers, "--create", "--topic", "lines-of-file", "--partitions", 2)
     side.tool("TopicCommand", *make, "--replication-factor", 3)
@@ -47,7 +48,8 @@ def connect(side: Side) -> Answers:
             },
         }
         for name, config in connectors.items():
-            status, _ = _rest(port, f"connectors/{name}/config", {"tasks.max": "1", **config})
+            status, reply = _rest(port, f"connectors/{name}/config", {"tasks.max": "1", **config})
+            assert status in (200, 201), f"connector {name}: {status} {reply}\n{worker_log(side)}"
             answers[f"put {name}"] = status
         wait(lambda: _lines(sink) >= 100, "the first lines", side)
         answers["statuses"] = {name: _states(port, name) for name in connectors}
@@ -163,10 +165,3 @@ def wait(come: Callable[[], bool], what: str, side: Side) -> None:
 
 def worker_log(side: Side) -> str:
     return "\n".join(path.read_text(errors="replace")[-4000:] for path in sorted(side.folder.glob("*.log")))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from ..bridge import Bridge
+from ..maven import QUICK_JAVA
 from .jars import WorldJars
 
 Answers = dict[str, Any]
@@ -76,7 +77,7 @@ class Side:
     def process(self, main: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """A JVM of its own, killed at the end; what it prints goes to a file `<class>.log` in the folder."""
         log = self.folder / f"{main.rpartition('.')[2]}.log"
-        flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dpykafka2.log.level=ERROR")
+        flags = ("-Xmx256m", *QUICK_JAVA, "-Dpykafka2.log.level=ERROR")
         with log.open("ab") as output:
             process = subprocess.Popen(
                 self.jars.java(main, *arguments, flags=flags),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -123,10 +124,13 @@ def test_a_time_that_is_none_is_named(
 
 
 def test_arguments_at_their_bounds_are_taken_and_beyond_them_refused() -> None:
-    checked_range(0, 2**63 - 1, 2**31 - 1)
+    checked_range(0, 2**63 - 1, 2**31 - 1, None)
     with pytest.raises(ValueError, match="max_bytes=2147483648"):
-        checked_range(0, 1, 2**31)
+        checked_range(0, 1, 2**31, bytes(16))
+    with pytest.raises(ValueError, match="topic_id=b'1': it must be the 16 bytes"):
+        checked_range(0, 1, 1, b"1")
     assert checked_timeout(0) == 0
+    assert checked_timeout(Fraction(500)) == 0.5, "as numpy's numbers, neither an int nor a float"  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout_ms=nan"):
         checked_timeout(float("nan"))
     cluster = LogCluster({"orders": [0]}, brokers=1)

@@ -99,6 +99,7 @@ def test_seek_to_committed_without_a_group_raises(kafka_cluster: KafkaCluster) -
             consumer.seek_to_committed()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("sessions", [True, False])
 def test_last_poll_timestamp_of_a_paused_partition_stands_still(
     kafka_cluster: KafkaCluster, sessions: bool
@@ -143,6 +144,7 @@ def test_last_poll_timestamp_advances_while_a_partition_is_idle(
         kafka_cluster.wait_until(lambda: consumer.last_poll_timestamp(FIRST) is None)
 
 
+@pytest.mark.gate
 def test_next_offsets_are_those_that_commit_commits(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 4, 0, 1)
     with consumer_of(kafka_cluster, group_id="g") as consumer:

@@ -140,6 +140,7 @@ def test_poll_inside_a_deserializer_is_refused_at_once() -> None:
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("call", ["commit", "commit_async"])
 def test_callbacks_that_commit_do_not_pile_up(
     simulation: Simulation, cluster: KafkaCluster, call: str

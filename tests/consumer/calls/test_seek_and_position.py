@@ -11,6 +11,7 @@ from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.consumer.state.iteration_queue import IterationQueue, SliceLength
 from pykafka2.errors import CorruptData, KafkaError, KafkaTimeoutError
+from pykafka2.hooks import Hooks
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest, ListOffsetsResponse
 from pykafka2.records.batch import stamp
@@ -174,7 +175,7 @@ def test_prefetched_records_of_a_reset_position_leave_no_gap(cluster: LogCluster
 
 def test_damaged_record_is_retried_once_for_each_position() -> None:
     bad = BadRecord("orders", 0, 5, 6, CorruptData("damaged"))
-    policy = BadRecords("skip")
+    policy = BadRecords("skip", Hooks(()))
     assert [policy.is_repeated(bad, generation) for generation in (1, 2, 2, 2)] == [
         False,
         False,

@@ -78,6 +78,7 @@ def test_callbacks_run_in_order_on_the_callers_thread(
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.gate
 def test_a_waiting_poll_calls_back_when_the_answer_is_there(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_waiting_poll_calls_back_when_the_answer_is_there(
     assert called_at[0] == pytest.approx(began_at + 2, abs=0.1)
 
 
+@pytest.mark.gate
 def test_commit_async_is_sent_once_and_reports_retriable_errors(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -134,6 +136,7 @@ def test_several_are_under_way_together(simulation: Simulation, cluster: KafkaCl
     assert callbacks.offsets == [1, 2, 3, 4, 5], "each need not wait for the answer to the one before"
 
 
+@pytest.mark.gate
 def test_commits_while_the_coordinator_is_unknown_share_one_lookup_and_keep_their_order(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -222,6 +225,7 @@ def test_unanswered_commit_async_fails_after_the_request_timeout(
     assert all(error is not None for error in callbacks.errors)
 
 
+@pytest.mark.gate
 def test_close_waits_for_commits_in_flight(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, callbacks = reader(simulation, cluster), Callbacks()
     cluster.controls.delay(OffsetCommitRequest, 1.0)
@@ -288,6 +292,7 @@ def test_a_callback_that_raises_at_close_costs_no_later_commit(
     assert sum(committed(cluster).values()) == 3
 
 
+@pytest.mark.gate
 def test_thousands_of_callbacks_may_raise_at_close(simulation: Simulation, cluster: KafkaCluster) -> None:
     call_count = 0
 

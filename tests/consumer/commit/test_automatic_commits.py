@@ -63,6 +63,7 @@ def test_a_commit_of_the_applications_own_does_not_move_them(
     assert cluster.history.count("OffsetCommit") == 4, "the automatic one came after 5 s all the same"
 
 
+@pytest.mark.gate
 def test_disabled_automatic_commit_commits_no_offsets(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster)
     read(consumer, 5)
@@ -70,6 +71,7 @@ def test_disabled_automatic_commit_commits_no_offsets(simulation: Simulation, cl
     cluster.history.never("OffsetCommit")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_automatic_commit_covers_only_records_of_earlier_polls(
     simulation: Simulation, cluster: KafkaCluster
@@ -95,6 +97,7 @@ def test_long_poll_continues_automatic_commits(simulation: Simulation, cluster: 
     assert 3 <= cluster.history.count("OffsetCommit") <= 4
 
 
+@pytest.mark.gate
 def test_iteration_counts_only_records_that_were_handed_out(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -106,6 +109,7 @@ def test_iteration_counts_only_records_that_were_handed_out(
     assert committed(cluster) == {FIRST: 4}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_slow_application_that_iterates_is_committed_for_in_between(
     simulation: Simulation, cluster: KafkaCluster
@@ -203,6 +207,7 @@ def test_switched_off_nothing_is_committed(simulation: Simulation, cluster: Kafk
     cluster.history.never("OffsetCommit")
 
 
+@pytest.mark.gate
 def test_failed_automatic_commit_is_logged_and_repeated_after_the_interval(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

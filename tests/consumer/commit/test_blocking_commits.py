@@ -235,6 +235,7 @@ def test_commit_of_no_offsets_sends_no_request(simulation: Simulation, cluster: 
     cluster.history.never("OffsetCommit")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_commit_does_not_wait_behind_a_held_fetch(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster, fetch_max_wait_ms=20_000)

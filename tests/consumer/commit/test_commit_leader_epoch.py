@@ -45,6 +45,7 @@ def asks_only(
     return reader(simulation, cluster, [FIRST], **options)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 def test_offset_out_of_range_from_a_replaced_leader_is_ignored(
     simulation: Simulation, cluster: KafkaCluster, replaced: int, policy: str

@@ -14,6 +14,7 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commit.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
 from tests.consumer.commit.stories import FIRST, GROUP, committed, read, reader
+from tests.gate import rest_in_long
 from tests.internal_topics import FEW_PARTITIONS
 
 
@@ -84,13 +85,14 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", rest_in_long(range(20), in_gate=6))
 def test_last_commit_wins_in_every_order_of_responses(seed: int) -> None:
     with Simulation(seed=seed) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config={**QUICK, **FEW_PARTITIONS})
         commit_in_all_ways(simulation, cluster, seed)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_blocking", [False, True])
 def test_later_commit_never_overtakes_an_earlier_one(is_blocking: bool) -> None:
     """The connection may become ready in the very turn in which the second one comes."""
@@ -136,6 +138,7 @@ def test_commit_waits_while_the_last_commit_before_a_revocation_may_be_retried(
     assert committed(cluster) == {FIRST: 5}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("first", ["is repeated", "is not answered"])
 def test_queued_commit_ends_at_its_own_deadline(
     simulation: Simulation, cluster: KafkaCluster, first: str

@@ -31,6 +31,7 @@ def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
 def test_classic_and_consumer_protocols_commit_by_topic_id(
     simulation: Simulation, cluster: KafkaCluster, options: dict[str, Any]
@@ -114,6 +115,7 @@ def test_commit_for_a_topic_that_never_existed_does_not_call_it_deleted(
     assert committed(cluster) == {FIRST: 7}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["commit", "explicit", "close"])
 def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, how: str
@@ -148,6 +150,7 @@ def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     assert not caplog.messages
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["commit", "automatic", "commit_async"])
 def test_commit_of_positions_leaves_out_a_topic_that_was_deleted_before(
     simulation: Simulation, cluster: KafkaCluster, how: str
@@ -207,6 +210,7 @@ COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", COMMITTING)
 def test_offsets_of_the_old_topic_are_not_committed_once_the_new_one_is_known(
     simulation: Simulation, cluster: KafkaCluster, how: str
@@ -222,6 +226,7 @@ def test_offsets_of_the_old_topic_are_not_committed_once_the_new_one_is_known(
         committed(cluster)
 
 
+@pytest.mark.gate
 def test_stored_offsets_are_not_committed_to_a_recreated_topic(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -235,6 +240,7 @@ def test_stored_offsets_are_not_committed_to_a_recreated_topic(
         committed(cluster)
 
 
+@pytest.mark.gate
 def test_explicit_offsets_of_a_recreated_topic_raise_unknown_topic_id(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -249,6 +255,7 @@ def test_explicit_offsets_of_a_recreated_topic_raise_unknown_topic_id(
     assert committed(cluster) == {FIRST: 1}, "a place in the new topic, chosen by the application"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["unsubscribe", "close"])
 @pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
 def test_close_does_not_wait_for_commits_of_a_deleted_topic(
@@ -278,6 +285,7 @@ def test_close_does_not_wait_for_commits_of_a_deleted_topic(
     consumer.close()
 
 
+@pytest.mark.gate
 def test_a_rebalance_just_as_the_new_topic_is_known_skips_none_of_its_records(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

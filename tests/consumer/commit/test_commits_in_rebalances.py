@@ -111,6 +111,7 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
     assert all(one.member_id for one in cluster.history.requests(OffsetCommitRequest))
 
 
+@pytest.mark.gate
 def test_commit_of_no_offsets_succeeds_during_a_rebalance(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -134,6 +135,7 @@ def test_commit_of_no_offsets_succeeds_during_a_rebalance(
     assert committed(cluster) == at(10, 10)
 
 
+@pytest.mark.gate
 def test_new_member_continues_at_the_committed_offsets(simulation: Simulation, cluster: KafkaCluster) -> None:
     first = member(simulation, cluster, enable_auto_commit=True)
     found: list[Found] = [read_some(first, 6), []]
@@ -144,6 +146,7 @@ def test_new_member_continues_at_the_committed_offsets(simulation: Simulation, c
     assert sorted(everything) == [(one, offset) for one in ORDERS for offset in range(10)], "each record once"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_close_of_a_member_commits_its_positions(simulation: Simulation, cluster: KafkaCluster) -> None:
     found: Found = []
@@ -190,6 +193,7 @@ def test_a_commit_on_its_way_as_the_member_leaves_names_the_cause(error: type[Ka
     assert "max_poll_interval_ms" in str(membership_error(error(), group_status, identity)), "what it may be"
 
 
+@pytest.mark.gate
 def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaCluster) -> None:
     """aiokafka's 848 and 700, kafka-python's 2070: processing that outlasts max_poll_interval_ms went round
     between the members for ever."""
@@ -211,6 +215,7 @@ def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaClus
     assert mine == [[], []], "the slow one goes on behind what the other has done"
 
 
+@pytest.mark.gate
 def test_commit_after_the_session_timeout_names_missing_heartbeats(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -260,6 +265,7 @@ def test_commit_during_a_rebalance_succeeds_or_raises_rebalance_in_progress(
     assert committed(cluster) == at(10, 10)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "session_timeout", [10, pytest.param(45, id="45 s, the default", marks=pytest.mark.gate)]
@@ -285,6 +291,7 @@ def test_commits_keep_members_with_blocked_heartbeats_in_the_group(
             consumer.commit()
 
 
+@pytest.mark.gate
 def test_last_commit_that_ctrl_c_kept_from_being_sent_is_sent_by_the_next_poll(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +312,7 @@ def test_last_commit_that_ctrl_c_kept_from_being_sent_is_sent_by_the_next_poll(
     assert sorted(found[0] + found[1]) == [(one, offset) for one in ORDERS for offset in range(10)]
 
 
+@pytest.mark.gate
 def test_unanswered_last_commit_delays_a_rebalance_by_its_own_timeout_only(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
@@ -319,6 +327,7 @@ def test_unanswered_last_commit_delays_a_rebalance_by_its_own_timeout_only(
     assert simulation.now - began_at < 15
 
 
+@pytest.mark.gate
 def test_evicted_member_that_unsubscribes_can_commit_partitions_assigned_by_hand(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

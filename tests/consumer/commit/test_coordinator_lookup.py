@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.coordinator import (
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commit.lookup_mutants import kept_by_asynchronous_commits, noted_when_it_is_over
 from tests.consumer.commit.stories import FIRST, GROUP, ORDERS, Callbacks, committed, produce, reader
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_gate, rest_in_long
 
 Cell = tuple[str, str]
 MODES = ["assign", "subscribe"]
@@ -103,11 +103,13 @@ def recovery(
     return simulation.now - over_at if committed(cluster).get(FIRST) == 11 else None
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "lookups"),
-    rest_in_gate(
-        [("lost", "answers"), ("moved", "answers"), ("lost", "disconnects"), ("moved", "disconnects")]
+    rest_in_long(
+        [("lost", "answers"), ("moved", "disconnects"), ("moved", "answers"), ("lost", "disconnects")],
+        in_gate=2,
     ),
 )
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
@@ -119,9 +121,10 @@ def test_each_of_the_six_commits_again_within_one_back_off(
     assert seconds < ONE_BACK_OFF + AUTO_EVERY + 0.3
 
 
+@pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("release", rest_in_gate(["2.8", "3.9", "4.0"]))
-@pytest.mark.parametrize("how", ["lost", "moved"])
+@pytest.mark.parametrize("release", rest_in_long(["2.8", "3.9", "4.0"]))
+@pytest.mark.parametrize("how", rest_in_long(["lost", "moved"]))
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
 def test_each_of_the_six_commits_again_on_older_brokers(
     simulation: Simulation, cell: Cell, how: str, release: str
@@ -146,6 +149,7 @@ def failing_cells(how: str, lookups: str) -> set[Cell]:
 
 @pytest.mark.slow
 @pytest.mark.gate
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["lost", "moved"])
 def test_a_lookup_kept_by_asynchronous_commits_fails_exactly_two_cells(
     monkeypatch: pytest.MonkeyPatch, how: str
@@ -156,6 +160,7 @@ def test_a_lookup_kept_by_asynchronous_commits_fails_exactly_two_cells(
 
 @pytest.mark.slow
 @pytest.mark.gate
+@pytest.mark.long
 def test_a_lookup_noted_when_it_is_over_fails_all_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     noted_when_it_is_over(monkeypatch)
     assert failing_cells("lost", "disconnects") == set(CELLS)
@@ -222,6 +227,7 @@ def test_refused_lookup_is_raised_once_and_the_next_call_looks_up_again(
     assert cluster.history.count("FindCoordinator") == 2
 
 
+@pytest.mark.gate
 def test_commits_continue_when_a_broker_returns(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, callbacks = reader(simulation, cluster, request_timeout_ms=2000), Callbacks()
     consumer.commit({FIRST: 1})

@@ -60,6 +60,7 @@ def done(simulation: Simulation, cluster: KafkaCluster) -> list[bytes]:
     return read
 
 
+@pytest.mark.gate
 def test_reading_resumes_where_the_logs_part(
     simulation: Simulation, cluster: KafkaCluster, done: list[bytes]
 ) -> None:

@@ -103,13 +103,13 @@ def test_reset_stays_until_it_is_dropped_by_its_reader() -> None:
     buffer = FetchBuffer(lambda: None)
     buffer.put_reset(PARTITIONS[0], 3, 42)
     assert buffer.arrivals == 1
-    taken = buffer.resets()
-    assert taken == buffer.resets() == {PARTITIONS[0]: (3, 42)}
+    taken = buffer.resets.copy()
+    assert taken == buffer.resets == {PARTITIONS[0]: (3, 42)}
     buffer.put_reset(PARTITIONS[0], 4, 43)
     buffer.drop_resets(taken)
-    assert buffer.resets() == {PARTITIONS[0]: (4, 43)}, "a newer one is not dropped with an older"
-    buffer.drop_resets(buffer.resets())
-    assert buffer.resets() == {}
+    assert buffer.resets == {PARTITIONS[0]: (4, 43)}, "a newer one is not dropped with an older"
+    buffer.drop_resets(buffer.resets.copy())
+    assert buffer.resets == {}
 
 
 @pytest.mark.slow

@@ -18,10 +18,11 @@ from pykafka2.compression import codec
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import Columns, GrowingColumns
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import ConsumerRecord, TopicPartition
 from tests.consumer.logs import LogCluster
+from tests.gate import examples
 from tests.records.test_legacy import message
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -62,6 +63,7 @@ def processor_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.gate
 def test_first_records_of_a_large_batch_do_not_wait_for_the_last(many: bytes) -> None:
     data = FetchedData(ORDERS_0, 0, 0, memoryview(many))
     first: list[ConsumerRecord[Any, Any]] = []
@@ -79,6 +81,7 @@ def test_first_records_of_a_large_batch_do_not_wait_for_the_last(many: bytes) ->
     assert to_first < to_last / 5
 
 
+@pytest.mark.gate
 def test_a_poll_into_the_middle_of_a_large_batch_returns_after_one_step(many: bytes) -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     log = cluster.log("orders", 0)
@@ -211,6 +214,7 @@ def test_open_bytes_of_a_legacy_wrapper_are_those_of_its_decompressed_messages()
     assert (len(records), data.open_bytes) == (1000, 0)
 
 
+@pytest.mark.gate
 def test_columns_of_a_large_batch_come_in_parts(many: bytes) -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     log = cluster.log("orders", 0)
@@ -296,7 +300,7 @@ def test_damage_in_a_large_batch_adds_no_records_behind_the_end_of_the_range(
     batch = bytearray(large_batch([b"%03d" % number for number in range(100)]))
     batch[batch.index(b"035") - 1] = 0x7F  # the length of a value
     set_steps(monkeypatch, 40, 50)
-    data, columns = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), Columns()
+    data, columns = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), GrowingColumns()
 
     def take_all() -> None:
         position = 0
@@ -376,7 +380,7 @@ def all_rows(
     position = start
     while position < data.next_offset or data.error is not None:
         into: list[ConsumerRecord[Any, Any]] = []
-        columns = Columns()
+        columns = GrowingColumns()
         try:
             if in_columns:
                 position = data.take_columns(position, limit, columns, check_crcs)
@@ -393,7 +397,7 @@ def _rows(into: list[ConsumerRecord[Any, Any]], columns: Columns) -> list[Row]:
 
 
 @pytest.mark.gate
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     seed=st.integers(0, 1 << 30),
     records=st.integers(1, 60),

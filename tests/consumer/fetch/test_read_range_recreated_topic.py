@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.consumer.fetch import range_reader
 from pykafka2.errors import UnknownTopicOrPartition
 from pykafka2.protocol.messages.fetch import FetchRequest
@@ -80,6 +80,23 @@ def test_half_a_range_of_each_is_never_read(kafka_cluster: KafkaCluster) -> None
         with pytest.raises(UnknownTopicOrPartition, match="the topic was deleted and created again"):
             found.extend(value for piece in pieces for value in piece.values)
     assert set(found) == {b"old"}
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_a_topic_with_another_id_is_not_read(kafka_cluster: KafkaCluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        old = admin.describe_topics(["t"])["t"].topic_id
+        kafka_cluster.delete_topic("t")
+        kafka_cluster.create_topic("t")
+        new = admin.describe_topics(["t"])["t"].topic_id
+    send(kafka_cluster, b"new", b"new")
+    with consumer_of(kafka_cluster) as consumer:
+        (piece,) = consumer.read_range(T0, 0, 2, topic_id=new)
+        assert list(piece.values) == [b"new", b"new"]
+        assert consumer.topic_id("t") == new != old
+        assert consumer.topic_id("missing") is None
+        with pytest.raises(UnknownTopicOrPartition, match="the topic was deleted and created again"):
+            list(consumer.read_range(T0, 0, 2, topic_id=old))
 
 
 def without_topic(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:

@@ -92,6 +92,7 @@ def test_replaced_leader_does_not_end_a_range_beyond_its_log(
         assert [offset for piece in pieces for offset in piece.offsets] == [15, 16, 17, 18, 19]
 
 
+@pytest.mark.gate
 def test_offset_out_of_range_is_raised_after_five_seconds_without_a_newer_leader(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

@@ -21,7 +21,7 @@ from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction, FetchRequest
 from pykafka2.records import batch_reader
 from pykafka2.records.batch_reader import AnyBatch
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.types import ConsumerRecord, TopicPartition
 from tests.cluster.scripted import BOOTSTRAP, Hold
 from tests.consumer.fetch.test_fetch_sessions import read
@@ -228,6 +228,7 @@ def test_backoff_after_an_error_ends_with_good_responses(cluster: LogCluster, is
         assert consumer._core.fetcher.table.states[ORDERS_0].backoff.attempts == 0
 
 
+@pytest.mark.gate
 def test_a_place_out_of_range_after_a_good_fetch_is_a_first_one(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"0")
     with cluster.consumer(fetch_max_wait_ms=50) as consumer:
@@ -251,10 +252,17 @@ def test_a_broker_that_is_well_again_begins_with_a_short_pause() -> None:
     nodes = new_nodes()
     for _ in range(5):
         nodes.on_failure(0, now=100.0)
-    assert nodes.not_before(0) > 101
+    assert nodes.not_before[0] > 101
     nodes.on_success(FetchInFlight(0, 0.5, 100.0), now=100.0)
     nodes.on_failure(0, now=100.0)
-    assert nodes.not_before(0) < 100.2
+    assert nodes.not_before[0] < 100.2
+
+
+def test_forgotten_broker_can_be_fetched_from_at_once() -> None:
+    nodes = new_nodes()
+    nodes.on_failure(0, now=100.0)
+    nodes.forget(0)
+    assert 0 not in nodes.not_before
 
 
 def test_response_to_an_abandoned_fetch_does_not_end_the_next_one() -> None:
@@ -291,12 +299,12 @@ def test_range_ending_behind_hidden_batches_ignores_later_damage() -> None:
         damage(build_batch([(None, b"2")], 2), "magic"),
     ]
     aborted = [AbortedTransaction(producer_id=7, first_offset=1)]
-    columns = Columns()
+    columns = GrowingColumns()
     fetched = FetchedData(ORDERS_0, 0, 0, memoryview(b"".join(batches)), aborted)
     assert fetched.take_columns(0, 100, columns, check_crcs=True, end=2) == 2
     assert list(columns.offsets) == [0]
     with pytest.raises(CorruptData):
-        fetched.take_columns(0, 100, Columns(), check_crcs=True, end=3)
+        fetched.take_columns(0, 100, GrowingColumns(), check_crcs=True, end=3)
 
 
 def test_causes_are_kept_without_their_frames() -> None:
@@ -338,7 +346,7 @@ def test_columns_taken_in_pieces_visit_each_batch_once(monkeypatch: pytest.Monke
     data = FetchedData(TopicPartition("t", 0), 1, 0, memoryview(blob))
     position = 0
     for taken in range(1, 101):
-        columns = Columns()
+        columns = GrowingColumns()
         position = data.take_columns(position, 1, columns, check_crcs=True)
         assert (position, list(columns.offsets)) == (taken, [taken - 1])
     assert visited == list(range(100))

@@ -32,6 +32,7 @@ def lead_to(moment: str, group: Group, member: Member) -> Member:
     return other
 
 
+@pytest.mark.gate
 @MOMENTS
 @PROTOCOLS
 def test_close_in_a_listener_calls_it_once_and_the_group_continues(
@@ -78,6 +79,7 @@ def test_close_in_a_listener_during_close_is_harmless(simulation: Simulation, ne
     member.consumer.close()
 
 
+@pytest.mark.gate
 @MOMENTS
 @PROTOCOLS
 def test_poll_in_a_listener_raises_illegal_state_without_further_effect(
@@ -103,6 +105,7 @@ def test_poll_in_a_listener_raises_illegal_state_without_further_effect(
     assert set(member.read) | set(other.read) == set(values)
 
 
+@pytest.mark.gate
 @MOMENTS
 @PROTOCOLS
 def test_assign_in_a_listener_reads_all_assigned_partitions(
@@ -152,6 +155,7 @@ def test_close_leaves_the_group_though_the_listener_raises(
     assert group.turn_until(lambda: len(second.owned) == 6, 10) < 3
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("call", ["close", "unsubscribe"])
 @PROTOCOLS
 def test_ctrl_c_is_raised_though_a_listener_raised(

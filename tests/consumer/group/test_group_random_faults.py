@@ -20,6 +20,7 @@ from pykafka2.protocol.messages.group import HeartbeatRequest, JoinGroupRequest,
 from pykafka2.testing import Simulation
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.group.life import Group
+from tests.gate import rest_in_long
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +192,7 @@ class Storm:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("seed", list(range(12)))
+@pytest.mark.parametrize("seed", rest_in_long(range(12), in_gate=3))
 def test_a_group_rides_out_a_storm(seed: int) -> None:
     with Simulation(seed) as simulation:
         storm = Storm(simulation, seed)
@@ -204,6 +205,7 @@ def test_a_group_rides_out_a_storm(seed: int) -> None:
 
 
 @pytest.mark.gate
+@pytest.mark.long
 def test_storm_detects_commits_ahead_of_returned_records(monkeypatch: pytest.MonkeyPatch) -> None:
     consumed_offsets = Committer.consumed_offsets
 

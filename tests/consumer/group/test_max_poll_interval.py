@@ -15,6 +15,7 @@ PROTOCOLS = pytest.mark.parametrize("new_group", [Group, consumer_group], ids=["
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.gate
 @PROTOCOLS
 def test_blocking_deserializer_exceeds_max_poll_interval_and_commit_names_it(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, new_group: Callable[..., Group]
@@ -55,6 +56,7 @@ def test_a_callback_of_a_commit_that_blocks_does_so_too(
     assert slow.what("lost") == [[0, 1, 2, 3, 4, 5]]
 
 
+@pytest.mark.gate
 @PROTOCOLS
 def test_waiting_for_records_is_not_the_applications_time(
     simulation: Simulation, new_group: Callable[..., Group]

@@ -42,6 +42,7 @@ def test_join_request_has_the_member_options(simulation: Simulation) -> None:
     assert left.members[0].reason == "the consumer is closed"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("interval_ms", [200, 1000])
 def test_heartbeats_follow_heartbeat_interval_ms(simulation: Simulation, interval_ms: int) -> None:
     group = Group(simulation, heartbeat_interval_ms=interval_ms)

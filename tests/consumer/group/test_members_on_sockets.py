@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from pykafka2.errors import ClientFailed, ConcurrentUse, ForkedClientError
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest, SyncGroupRequest
 from pykafka2.testing import KafkaCluster
+from tests.forks import in_child
 from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
@@ -201,24 +201,20 @@ def test_another_thread_is_refused_while_one_waits_for_the_group(kafka_cluster: 
     consumer.close(timeout=1)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaCluster, protocol: str) -> None:
     with member(kafka_cluster, protocol) as consumer:
         poll_all(consumer, until=consumer.assignment)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: this process has threads
-            child = os.fork()
-        if not child:
-            status = 1
-            try:
+
+        def is_refused() -> bool:
+            with pytest.raises(ForkedClientError):
                 consumer.poll()
-            except ForkedClientError:
-                consumer.close()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+            consumer.close()
+            return True
+
+        assert in_child(is_refused)
         values = produce(kafka_cluster, 60)
         found = poll_all(consumer, until=lambda: kafka_cluster.group("g").state == "Stable")
         found += read(consumer, 60 - len(found))
@@ -226,6 +222,7 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
         assert len(kafka_cluster.group("g").members) == 1
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("protocol", "membership"), [("classic", Membership), ("consumer", ConsumerMembership)], ids=PROTOCOLS
 )
@@ -248,6 +245,7 @@ def test_failed_io_thread_is_raised_by_poll(
     consumer.close(timeout=1)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", rest_in_gate(PROTOCOLS))
 @pytest.mark.kafka(topics=ORDERS)
 def test_group_continues_when_its_coordinator_crashes(kafka_cluster: KafkaCluster, protocol: str) -> None:

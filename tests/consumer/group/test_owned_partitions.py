@@ -15,6 +15,8 @@ from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Hold, Subscription
 from pykafka2.driver.completion import Completion
+from pykafka2.hooks import Hooks
+from pykafka2.metrics import Metrics
 from pykafka2.types import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
@@ -47,9 +49,11 @@ class Owner:
         self.revoked: list[list[TopicPartition]] = []
         self.lost: list[list[TopicPartition]] = []
         options = CONSUMER_OPTIONS.parse(None, {"group_id": "g"})
-        cluster: Any = SimpleNamespace(driver=self.driver)
+        cluster: Any = SimpleNamespace(driver=self.driver, metrics=Metrics())
         polls = PollClock(self.driver.clock, options.max_poll_interval, 0.0)
-        self.parts = OwnedPartitions(options, cluster, self.subscription, IterationQueue(), polls, self)
+        self.parts = OwnedPartitions(
+            options, cluster, self.subscription, IterationQueue(), polls, self, Hooks(())
+        )
         self.parts.listeners = Listeners(
             revoked=lambda partitions: self.revoked.append([*partitions]),
             lost=lambda partitions: self.lost.append([*partitions]),

@@ -10,6 +10,7 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import Simulation
 from tests.consumer.group.kip848.groups import consumer_group
 from tests.consumer.group.life import Group, Member
+from tests.gate import rest_in_long
 
 pytestmark = pytest.mark.slow
 
@@ -65,8 +66,20 @@ PROTOCOLS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("how", ["pattern", "names"])
-@PROTOCOLS
+@pytest.mark.parametrize(
+    ("how", "protocol", "assignor"),
+    rest_in_long(
+        [
+            ("pattern", "classic", None),
+            ("names", "classic", "cooperative-sticky"),
+            ("pattern", "consumer", None),
+            ("names", "consumer", None),
+            ("names", "classic", None),
+            ("pattern", "classic", "cooperative-sticky"),
+        ],
+        in_gate=4,
+    ),
+)
 def test_rotated_topic_does_not_stop_the_others(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, how: str, protocol: str, assignor: str | None
 ) -> None:

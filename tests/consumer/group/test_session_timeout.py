@@ -27,6 +27,7 @@ def test_a_join_is_waited_for_as_long_as_others_may_take_to_poll(simulation: Sim
     assert waiting.errors == []
 
 
+@pytest.mark.gate
 def test_heartbeats_continue_while_the_group_waits_for_a_poll(simulation: Simulation) -> None:
     """Each of them gets REBALANCE_IN_PROGRESS, which is a response like any other."""
     group = Group(simulation, max_poll_interval_ms=60_000)
@@ -42,6 +43,7 @@ def test_heartbeats_continue_while_the_group_waits_for_a_poll(simulation: Simula
     assert other.errors == []
 
 
+@pytest.mark.gate
 def test_static_member_past_max_poll_interval_sends_no_leave_group(simulation: Simulation) -> None:
     """It stops its heartbeats, and may be back before its session ends (KIP-345)."""
     group = Group(simulation, max_poll_interval_ms=5000, session_timeout_ms=20_000)
@@ -58,6 +60,7 @@ def test_static_member_past_max_poll_interval_sends_no_leave_group(simulation: S
     assert slow.owned == owned
 
 
+@pytest.mark.gate
 def test_the_time_of_a_listener_is_the_applications(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5000)
     slow = group.member("a")
@@ -69,6 +72,7 @@ def test_the_time_of_a_listener_is_the_applications(simulation: Simulation) -> N
     assert [call.what for call in slow.calls] == ["assigned", "lost", "assigned"]
 
 
+@pytest.mark.gate
 def test_poll_that_continues_after_a_listener_counts_for_max_poll_interval(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5000)
     patient = group.member("a")

@@ -12,7 +12,7 @@ import pytest
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import CorruptData, CorruptMessage, KafkaError, TopicAuthorizationFailed
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
@@ -111,7 +111,7 @@ def test_only_the_damaged_one_of_several_batches_is_skipped() -> None:
     damaged = bytearray(blob)
     damaged[len(blob) // 3 + 61] ^= 0xFF  # the length of its first record
     data = FetchedData(ORDERS_0, 0, 0, memoryview(damaged))
-    columns = Columns()
+    columns = GrowingColumns()
     with pytest.raises(CorruptData, match="in the batch from 60"):
         data.take_columns(0, 1000, columns, check_crcs=False)
     assert columns.offsets == list(range(60))

@@ -21,13 +21,13 @@ import pykafka2.consumer
 import pykafka2.interrupts
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.consumer.fetch.fetched_data import FetchedData
-from pykafka2.records.columns import Columns
+from pykafka2.records.columns import GrowingColumns
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from pykafka2.types import ConsumerRecord
 from tests.consumer.group.kip848.groups import consumer_group
 from tests.consumer.group.life import Group
 from tests.consumer.logs import LogCluster, build_batch
-from tests.gate import rest_in_gate
+from tests.gate import examples, rest_in_gate
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 RECORDS = 12
@@ -134,6 +134,11 @@ def play(at: int, way: str, protocol: str, within: str = "") -> Interruption:
                 if story.is_over() and turn > 8:
                     break
         check(cluster, story, interruption.where)
+        if way == "poll":  # an iteration reads records again that it has polled and not returned
+            metrics, logs = consumer.metrics(), [cluster.log("orders", partition) for partition in (0, 1)]
+            size_bytes = sum(batch.size_bytes for log in logs for batch in log.batches())
+            assert metrics["records-consumed-total"] == 2 * RECORDS, interruption.where
+            assert metrics["bytes-consumed-total"] == size_bytes, interruption.where
     return interruption
 
 
@@ -152,7 +157,7 @@ WAYS = [("poll", "classic"), ("iterate", "classic"), ("poll", "consumer"), ("ite
 @pytest.mark.parametrize(("way", "protocol"), WAYS)
 def test_interrupted_member_continues(way: str, protocol: str) -> None:
     moments = play(0, way, protocol).moments
-    for at in range(7, moments, moments // 12):
+    for at in range(7, moments, moments // examples(12)):
         play(at, way, protocol)
 
 
@@ -176,12 +181,13 @@ STEPS = [
 ]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "way", "protocol"), rest_in_gate(STEPS))
 def test_interrupted_position_changes_take_effect_whole_or_not_at_all(
     step: str, way: str, protocol: str
 ) -> None:
-    moments = min(play(0, way, protocol, step).moments, 6)
+    moments = min(play(0, way, protocol, step).moments, examples(6))
     assert moments
     for at in range(1, moments + 1):
         play(at, way, protocol, step)
@@ -222,12 +228,13 @@ def give_up(at: int, protocol: str, within: str) -> Interruption:
     return interruption
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "protocol"), rest_in_gate(GIVING_UP))
 def test_revoked_partitions_are_committed_and_reported_once_despite_ctrl_c(step: str, protocol: str) -> None:
     moments = give_up(0, protocol, step).moments
     assert moments
-    for at in range(1, min(moments, 6) + 1):
+    for at in range(1, min(moments, examples(6)) + 1):
         give_up(at, protocol, step)
 
 
@@ -247,6 +254,7 @@ def end(at: int, protocol: str, call: str) -> Interruption:
     return interruption
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["close", "unsubscribe"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -337,7 +345,7 @@ def test_repeated_subscribe_after_an_interrupt_reads_only_its_topics(within: str
 
 
 def test_columns_that_are_interrupted_leave_nothing_out_of_the_next_poll() -> None:
-    class Interrupted(Columns):
+    class Interrupted(GrowingColumns):
         def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
             if last_offset == 4:
                 raise KeyboardInterrupt

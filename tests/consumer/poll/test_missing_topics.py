@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import (
+    ClusterAuthorizationFailed,
     ConfigurationError,
     CoordinatorNotAvailable,
     NoBrokersAvailable,
@@ -18,9 +19,9 @@ from pykafka2.protocol.messages.coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.types import TopicPartition
-from tests.cluster.scripted import Hold
+from tests.cluster.scripted import Hold, Later
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -103,6 +104,7 @@ def test_consumer_started_before_the_brokers_waits_and_reads(
         assert len(said) == 3, caplog.messages
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("what", ["subscribe", "assign", "pattern", "partition"])
 def test_missing_topic_is_waited_for_until_it_exists(what: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
@@ -185,6 +187,7 @@ def test_connected_broker_that_never_sends_metadata_is_warned_of_once_a_minute(
         assert "for 65 s; the last request failed: bootstrap broker broker-0:9092 did not respond" in said[1]
 
 
+@pytest.mark.gate
 def test_loss_of_all_brokers_during_an_endless_poll_is_warned_of_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -250,6 +253,7 @@ def test_coordinator_that_is_not_available_is_warned_of_once_a_minute(
         assert said == caplog.messages
 
 
+@pytest.mark.gate
 def test_unknown_coordinator_does_not_mean_that_assigned_partitions_cannot_be_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -340,6 +344,17 @@ def test_old_names_of_the_reset_policy_are_refused_with_the_right_one(old: str, 
         LogCluster({}).consumer(auto_offset_reset=old)
 
 
+def test_fatal_metadata_error_ends_a_poll_that_waits() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    refused = MetadataResponse(brokers=[], topics=[], error_code=ClusterAuthorizationFailed.code)
+    cluster.on(MetadataRequest, lambda request, broker: Later(2.0, lambda: refused))
+    with cluster.consumer("orders") as consumer:
+        began = cluster.now
+        with pytest.raises(ClusterAuthorizationFailed):
+            consumer.poll(60_000)
+        assert cluster.now - began < 3
+
+
 def test_an_error_that_each_poll_raises_does_not_grow() -> None:
     """Its traceback would, by some frames a poll, and keep all that is in them."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
@@ -362,6 +377,7 @@ def test_explain_names_a_partition_that_its_topic_has_not() -> None:
         assert "no partition 1" not in explained
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_added_later", [False, True])
 def test_missing_partition_is_warned_of_while_another_always_has_records(
     is_added_later: bool, caplog: pytest.LogCaptureFixture

@@ -68,6 +68,7 @@ pytestmark = pytest.mark.slow
 gate = pytest.mark.gate
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("error_code", [pytest.param(0, marks=gate), STORAGE_ERROR], ids=["nothing", "error"])
 def test_stalled_partition_is_refetched_and_then_raised(
     error_code: int, caplog: pytest.LogCaptureFixture
@@ -144,6 +145,7 @@ def test_conditions_outside_the_client_are_no_stall(outage: str) -> None:
         assert poll_for(cluster, consumer, 200) is None
 
 
+@pytest.mark.gate
 def test_a_partition_that_waits_for_its_turn_does_not_stand_still() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     for number in range(2):
@@ -190,6 +192,7 @@ def test_unanswered_reset_raises_consumer_stalled() -> None:
         consumer.poll(float("inf"))
 
 
+@pytest.mark.gate
 def test_repeated_poll_without_position_updates_is_no_stall() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, b"a", b"b")
@@ -202,6 +205,7 @@ def test_repeated_poll_without_position_updates_is_no_stall() -> None:
         assert "advance" not in consumer.explain()
 
 
+@pytest.mark.gate
 def test_poll_without_position_updates_raises_if_stalled() -> None:
     """Also after it has found something else once."""
     cluster = StuckCluster()

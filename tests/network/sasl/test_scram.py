@@ -85,6 +85,7 @@ def test_the_example_of_the_rfc() -> None:
     )
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", rest_in_gate(list(messages.HASHES)))
 @given(username=NAMES, password=NAMES)
 def test_any_user_and_password_agree_with_a_server_that_knows_them(

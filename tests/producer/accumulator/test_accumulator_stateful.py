@@ -116,12 +116,12 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         for value in values:
             self.sent[batch.partition].remove(value)
         if released_first:
-            self.accumulator.release(batch)
+            self.accumulator.pool.deallocate(batch.permit)
         if is_written:
             self.accumulator.complete(batch, 100, -1)
         else:
             self.accumulator.fail(batch, KafkaError("no"))
-        self.accumulator.release(batch)
+        self.accumulator.pool.deallocate(batch.permit)
         for index, value in enumerate(values):
             delivery = self.deliveries.pop(value)
             assert self.outcomes.pop(value) is is_written
@@ -140,7 +140,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
             permit.size_bytes for permit in held if permit.is_granted
         )
         assert pool.overhead_bytes == sum(permit.overhead_bytes for permit in held if permit.is_granted)
-        assert pool.waiting == sum(not permit.is_granted for permit in self.others)
+        assert len(pool.waiters) == sum(not permit.is_granted for permit in self.others)
 
     @invariant()
     def no_record_is_lost_and_none_is_out_of_order(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from inspect import unwrap
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pykafka2.errors import IllegalState
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from tests.driver.interleave import at_every_line, at_line
 from tests.gate import examples
 
 
@@ -25,7 +28,7 @@ def test_new_permit_never_overtakes_a_waiting_one() -> None:
     first = request(pool, 80)
     large = request(pool, 50)
     small = request(pool, 10)
-    assert (large.is_granted, small.is_granted, pool.waiting) == (False, False, 2)
+    assert (large.is_granted, small.is_granted, len(pool.waiters)) == (False, False, 2)
     pool.deallocate(first)
     assert (large.is_granted, small.is_granted, pool.available_bytes) == (True, True, 40)
 
@@ -35,7 +38,34 @@ def test_cancelled_permit_grants_those_behind_it() -> None:
     request(pool, 60)
     large, small = request(pool, 90), request(pool, 40)
     pool.deallocate(large)
-    assert (small.is_granted, pool.waiting, pool.available_bytes) == (True, 0, 0)
+    assert (small.is_granted, len(pool.waiters), pool.available_bytes) == (True, 0, 0)
+
+
+@pytest.mark.parametrize("step", [BufferPool.request, BufferPool.deallocate], ids=lambda step: step.__name__)
+def test_memory_that_is_freed_between_any_two_lines_is_neither_lost_nor_left_unused(
+    step: Callable[[BufferPool, Permit], None],
+) -> None:
+    """Another thread frees it while this one requests a permit, or withdraws one that waits."""
+
+    def attempt(line: int) -> bool:
+        pool = BufferPool(100)
+        held, permit = request(pool, 60), Permit(90)
+
+        def free() -> None:
+            if not pool._lock.locked():  # otherwise the other thread waits
+                pool.deallocate(held)
+
+        if step is BufferPool.deallocate:
+            pool.request(permit)
+        has_line = at_line(unwrap(step).__code__, line, free, lambda: step(pool, permit))
+        is_over = step is BufferPool.deallocate
+        assert permit.is_granted == (not is_over and not held.is_granted)
+        pool.deallocate(held)
+        pool.deallocate(permit)
+        assert (pool.available_bytes, len(pool.waiters)) == (100, 0)
+        return has_line
+
+    assert len(list(at_every_line(attempt))) >= 4
 
 
 def test_second_deallocate_of_a_permit_frees_nothing() -> None:
@@ -119,7 +149,7 @@ class PoolAgainstAList(RuleBasedStateMachine):
     @invariant()
     def available_bytes_match_the_held_permits(self) -> None:
         assert self.pool.available_bytes == 100 - sum(permit.size_bytes for permit in self.held)
-        assert self.pool.waiting == len(self.queue)
+        assert len(self.pool.waiters) == len(self.queue)
         assert all(permit.is_granted for permit in self.held)
         assert not any(permit.is_granted for permit in self.queue)
 

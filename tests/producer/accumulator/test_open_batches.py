@@ -26,6 +26,7 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery import callbacks
 from pykafka2.producer.partitioning.key_hashes import positive_murmur2
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from pykafka2.records.encoder import SHORT
 from pykafka2.testing import Simulation
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
@@ -79,7 +80,7 @@ class World:
         self.cluster = self.simulation.cluster(brokers=1, topics={"orders": 3})
         self.producer = self.simulation.producer(self.cluster, linger_ms=10, batch_size=1000)
         if not is_short:
-            self.producer._open_batches = None
+            self.producer._open_batches = self.producer._shortcut = None
 
     def play(self, steps: list[Step]) -> list[Any]:
         """The results: errors, outcomes in order, each record's metadata, the requests."""
@@ -114,7 +115,7 @@ def test_short_and_full_send_paths_write_and_report_the_same() -> None:
 
     with one.simulation, other.simulation:
         check()
-        assert one.producer._open_batches
+        assert one.producer._core.open_batches
 
 
 def test_send_with_each_argument_does_the_same_while_batches_are_open() -> None:
@@ -161,6 +162,7 @@ def test_records_of_one_millisecond_fill_batches_to_batch_size(arguments: dict[s
         assert repr(one.play(steps)) == repr(other.play(steps))
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_record_has_the_millisecond_in_which_it_was_sent(key: bytes | None) -> None:
     with Simulation(seed=7) as simulation:
@@ -194,6 +196,7 @@ def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
         pass
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [by_taking, by_sending])
 @pytest.mark.parametrize(
@@ -202,8 +205,8 @@ def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
         (KafkaProducer.send, None, None),
         (KafkaProducer.send, b"key", None),
         (PartitionQueue.try_append, b"key", 0),
-        (append_unlocked, None, 0),
-        (append_unlocked, b"key", 0),
+        pytest.param(append_unlocked, None, 0, marks=pytest.mark.pure),
+        pytest.param(append_unlocked, b"key", 0, marks=pytest.mark.pure),
     ],
 )
 def test_send_interrupted_between_two_lines_loses_no_record(
@@ -242,7 +245,7 @@ def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
         producer.send("orders", b"v")
-        assert producer._open_batches
+        assert producer._core.open_batches
         if error is ClientClosed:
             producer.close()
         else:
@@ -250,7 +253,7 @@ def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError
             producer._tracked.end()  # or the exit of this process would miss the record
         with pytest.raises(error):
             producer.send("orders", b"v")
-        assert producer._open_batches is None
+        assert producer._open_batches is producer._shortcut is producer._core.open_batches is None
 
 
 def test_headers_and_timestamp_of_a_keyed_record_are_written() -> None:
@@ -278,6 +281,7 @@ def test_keyed_records_go_to_the_partitions_of_now_though_a_batch_is_open_at_the
         assert (old.result(0).partition, new.result(0).partition) == (0, positive_murmur2(b"abc") % 6)
 
 
+@pytest.mark.pure
 def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
@@ -299,12 +303,13 @@ def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
         producer = simulation.producer(cluster, linger_ms=60_000)
         later_ms = producer._core.driver.clock.wall_ms() + 60_000
         kept = [producer.send("orders", b"v", timestamp_ms=later_ms), producer.send("orders", b"v")]
-        assert not producer._open_batches
+        assert not producer._core.open_batches
         kept.append(producer.send("orders", b"v"))
         producer.flush(30)
         assert [delivery.result(0).offset for delivery in kept] == [0, 1, 2]
 
 
+@pytest.mark.pure
 def test_keyed_record_in_a_batch_that_began_later_has_its_own_timestamp() -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
@@ -317,6 +322,7 @@ def test_keyed_record_in_a_batch_that_began_later_has_its_own_timestamp() -> Non
         assert [one.result(0).timestamp - now_ms for one in kept] == [60_000, 0, 0]
 
 
+@pytest.mark.pure
 def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
     step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
@@ -329,11 +335,14 @@ def test_records_with_offsets_of_four_bytes_are_checked_for_size(count: int, is_
     assert (step_bytes == 0) is is_checked
 
 
-def test_step_has_no_room_for_records_with_long_lengths() -> None:
-    step_bytes, _ = batch_sizes.next_step(1 << 20, 100_000, 10)
-    assert step_bytes == batch_sizes.LARGEST_STEP_BYTES
+def test_step_has_room_for_one_record_with_long_lengths_at_most() -> None:
+    step_bytes, reserved_bytes = batch_sizes.next_step(1 << 20, 100_000, 10)
+    assert step_bytes == batch_sizes.LARGEST_STEP_BYTES < 2 * SHORT
+    assert reserved_bytes == batch_sizes.LONG_LENGTHS
+    assert batch_sizes.next_step(SHORT - 1, 100_000, 10) == (SHORT - 1, 0)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_the_append_without_a_lock_needs_the_gil_of_the_running_interpreter(is_enabled: bool) -> None:
     """A build without the GIL can have it enabled again, as by PYTHON_GIL=1 or an extension module."""
@@ -385,6 +394,7 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     assert [metadata.offset for metadata in outcomes] == [7, 8, 9]
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("way", [append_unlocked, KafkaProducer.send, AsyncProducer.send])
 def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in(way: Callable[..., Any]) -> None:
     """No call, no jump back, and no line of its own in between for tracers."""

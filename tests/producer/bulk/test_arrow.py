@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import ProducerInterceptor
 from pykafka2.errors import (
     IllegalArgument,
     RecordTooLarge,
@@ -45,6 +44,7 @@ def test_columns_of_one_length(simulation: Simulation, cluster: KafkaCluster, ki
     assert max(batch.size_bytes for batch in cluster.log("orders", 0).batches()) > 90_000
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("count", [20, MANY], ids=["few", "many"])
 def test_keys_headers_and_times(simulation: Simulation, cluster: KafkaCluster, count: int) -> None:
     producer = simulation.producer(cluster, bulk_batch_size=20_000, batch_size=2000)
@@ -87,6 +87,7 @@ def test_chunked_columns_with_chunks_of_their_own(simulation: Simulation, cluste
     assert log(cluster) == values
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("names_partitions", rest_in_gate([False, True]))
 def test_each_chunk_has_its_own_rows_of_every_column(
@@ -298,12 +299,10 @@ def test_a_value_that_is_too_large_is_named(simulation: Simulation, cluster: Kaf
         simulation.producer(cluster).send_many("orders", pa.chunked_array(chunks))
 
 
-def test_serializers_and_interceptors_want_objects(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_serializers_want_objects(simulation: Simulation, cluster: KafkaCluster) -> None:
     column = pa.array(["a"])
     with pytest.raises(IllegalArgument, match=r"has a serializer.*to_pylist"):
         simulation.producer(cluster, value_serializer=str.encode).send_many("orders", column)
-    with pytest.raises(IllegalArgument, match=r"has interceptors.*to_pylist"):
-        simulation.producer(cluster, interceptors=[ProducerInterceptor()]).send_many("orders", column)
     with pytest.raises(SerializationError, match=r"keys\[0\] .* is an int"):
         simulation.producer(cluster).send_many("orders", column, keys=[1])
 

@@ -22,6 +22,7 @@ from pykafka2.producer.partitioning.key_hashes import KeyHashes, crc32
 from pykafka2.producer.partitioning.murmur2 import murmur2, positive
 from pykafka2.records.column_encoder import ListColumns
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import examples, rest_in_long
 
 KEYS = st.lists(st.none() | st.binary(max_size=20), min_size=1, max_size=30)
 
@@ -55,6 +56,7 @@ def test_keys_go_where_they_go_alone(keys: list[bytes | None], partitions: int, 
     assert {number: list(rows) for number, rows in found.items()} == expected
 
 
+@pytest.mark.gate
 @given(KEYS, st.integers(1, 9), st.sampled_from([KeyHashes(), KeyHashes(crc32)]))
 def test_keys_in_arrow_go_where_they_go_alone(
     keys: list[bytes | None], partitions: int, hashes: KeyHashes
@@ -122,10 +124,24 @@ def logs_of(sent: list[Call], way: str, partitioner: str | None) -> dict[tuple[s
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("_library")
-@pytest.mark.parametrize("partitioner", [None, "consistent_random", "murmur2_round_robin"])
+@pytest.mark.parametrize(
+    ("_library", "partitioner"),
+    rest_in_long(
+        [
+            ("numpy", None),
+            ("plain", "consistent_random"),
+            ("numpy", "murmur2_round_robin"),
+            ("plain", None),
+            ("numpy", "consistent_random"),
+            ("plain", "murmur2_round_robin"),
+        ],
+        in_gate=3,
+    ),
+    indirect=["_library"],
+)
 @given(st.lists(calls(), min_size=1, max_size=5))
 @example([("one", [(key, None) for key in (None, b"", b"k", None, b"k", None)])])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_log_of_each_partition_equals_that_of_send(partitioner: str | None, sent: list[Call]) -> None:
     expected = logs_of(sent, "send", partitioner)
     assert logs_of(sent, "lists", partitioner) == expected
@@ -133,8 +149,11 @@ def test_log_of_each_partition_equals_that_of_send(partitioner: str | None, sent
         assert logs_of(sent, "arrow", partitioner) == expected
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("_library")
-@pytest.mark.parametrize("null_keys", [1, 5, 9], ids=lambda tenth: f"{tenth} of 10 keys null")
+@pytest.mark.parametrize(
+    "null_keys", rest_in_long([1, 9, 5], in_gate=2), ids=lambda tenth: f"{tenth} of 10 keys null"
+)
 def test_rows_keep_their_order_in_each_partition_over_many_batches(
     simulation: Simulation, cluster: KafkaCluster, null_keys: int
 ) -> None:
@@ -174,6 +193,7 @@ def test_rows_larger_than_a_batch_keep_their_order(simulation: Simulation, clust
     assert sum(map(len, logs)) == len(values)
 
 
+@pytest.mark.gate
 def test_rows_of_a_long_column_go_to_the_partitions_that_they_name(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

@@ -37,6 +37,7 @@ def test_murmur2_agrees_with_an_independent_implementation(key: bytes) -> None:
     assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
 
 
+@pytest.mark.gate
 def test_keys_of_every_length_are_hashed_as_word_by_word() -> None:
     chance = random.Random(7)
     for length in range(301):
@@ -51,6 +52,7 @@ def test_cached_hashes_are_the_positive_ones(key: bytes) -> None:
     assert hashes[key] == hashes[key] == positive(murmur2(key))
 
 
+@pytest.mark.pure
 def test_one_of_eight_new_keys_is_cached_beyond_the_first_thousand() -> None:
     hashes = KeyHashes()
     for number in range(ALL_CACHED_BELOW + 10 * ONE_OF):
@@ -58,6 +60,7 @@ def test_one_of_eight_new_keys_is_cached_beyond_the_first_thousand() -> None:
     assert len(hashes) == ALL_CACHED_BELOW + 10
 
 
+@pytest.mark.pure
 def test_without_gil_every_new_key_is_cached_without_an_iterator_that_threads_would_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -81,6 +84,8 @@ def test_cache_that_reached_its_limit_is_emptied_and_caches_every_key_again() ->
     assert {b"hot", b"warm"} < hashes.keys()
 
 
+@pytest.mark.gate
+@pytest.mark.pure
 @pytest.mark.parametrize("key_bytes", rest_in_gate([2000, LONGEST_CACHED_KEY_BYTES]))
 def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
     hashes = KeyHashes()
@@ -108,6 +113,7 @@ def test_cache_emptied_when_full_caches_again() -> None:
     assert computed == [b"hot", b"warm"]
 
 
+@pytest.mark.pure
 def test_long_key_does_not_evict_cached_keys() -> None:
     hashes = KeyHashes()
     hashes[b"hot"]

@@ -55,6 +55,7 @@ def with_numpy(keys: list[bytes | None]) -> list[int]:
     return numbers
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("hashes_of", [murmur2_column, with_numpy])
 def test_columns_of_keys_of_every_length_are_hashed_as_word_by_word(hashes_of: Hashes) -> None:
     chance = random.Random(7)

@@ -101,6 +101,7 @@ def test_a_partition_without_a_leader_is_not_drawn_unless_there_is_no_other(is_a
     assert {*bench.drawn(a_route(2, without_leader={0, 1}))} == {0, 1}
 
 
+@pytest.mark.gate
 def test_unavailable_node_is_skipped_after_the_availability_timeout() -> None:
     bench = Bench(availability_timeout=2)
     bench.delays.note({1}, 0.0)
@@ -186,6 +187,7 @@ def racks_of(cluster: KafkaCluster, deliveries: list[Any]) -> set[str | None]:
     return {image.brokers[leader].rack for leader in leaders}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_aware", [True, False])
 def test_producer_sends_to_its_rack_and_elsewhere_while_that_has_no_leader(
     simulation: Simulation, is_aware: bool
@@ -273,6 +275,7 @@ def test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout(
     assert bool(seen & led) == (timeout_ms == 0)
 
 
+@pytest.mark.gate
 def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

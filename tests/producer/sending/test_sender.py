@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from pykafka2.errors import (
     NotEnoughReplicas,
     OutOfOrderSequenceNumber,
     ProducerFenced,
+    UnknownServerError,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
@@ -31,6 +33,7 @@ from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partitioning.sticky import NodeDelays
 from pykafka2.producer.sending.results import LEADER_CHANGES_WITHOUT_BACKOFF, SenderParts
 from pykafka2.producer.sending.sender import Sender
+from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -239,6 +242,35 @@ def test_the_version_must_carry_format_2_the_codec_and_the_topics_id(
     bench.append()
     [send] = bench.produce()
     assert (send.min_version, send.max_version) == versions
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "of_transaction", "versions"),
+    [
+        (TOPIC_ID, (None, 11), (3, 11)),
+        (ZERO_UUID, (None, 11), (3, 11)),
+        (TOPIC_ID, (12, None), (12, None)),
+        (ZERO_UUID, (12, None), (12, 12)),
+    ],
+)
+def test_produce_version_is_one_of_the_transaction_version(
+    topic_id: bytes, of_transaction: tuple[int | None, int | None], versions: tuple[int, int | None]
+) -> None:
+    bench = Bench(topic_id)
+    transactions = Mock(TransactionManager, produce_versions=of_transaction)
+    transactions.error_of_unsendable.return_value = None
+    bench.sender._transactions = transactions
+    bench.append()
+    [send] = bench.produce()
+    assert (send.min_version, send.max_version) == versions
+
+
+def test_unknown_server_error_of_code_minus_one_fails_the_batch() -> None:
+    bench = Bench()
+    delivery = bench.append()
+    [send] = bench.produce()
+    bench.answer(send, error_code=UnknownServerError.code, base_offset=-1)
+    assert isinstance(delivery.exception(0), UnknownServerError)
 
 
 def test_produce_request_has_acks_and_request_timeout() -> None:

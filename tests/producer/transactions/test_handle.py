@@ -71,6 +71,7 @@ def test_transaction_handle_can_be_pickled_and_has_no_secret(
     }
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("commit", rest_in_gate([True, False]), ids=["commit", "abort"])
 def test_the_transaction_stays_open_until_it_is_ended(
     simulation: Simulation, cluster: KafkaCluster, commit: bool
@@ -138,6 +139,7 @@ def test_fencing_error_of_each_code_fences_the_handle(
         end(simulation, cluster, handle, commit=True)
 
 
+@pytest.mark.gate
 def test_transaction_timeout_raises_its_own_error(
     simulation: Simulation, cluster: KafkaCluster, version: int
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_handle_has_the_epoch_that_its_producer_has_come_to(simulation: Simula
     end(simulation, cluster, handle, commit=True)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_empty_transaction_ends_without_a_request(
     simulation: Simulation, cluster: KafkaCluster, commit: bool
@@ -240,6 +243,7 @@ def test_bad_arguments_are_named(simulation: Simulation, cluster: KafkaCluster) 
         end(simulation, cluster, handle, commit=True, linger_ms=5)
 
 
+@pytest.mark.gate
 def test_many_are_ended_together_and_each_that_was_not_is_named(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

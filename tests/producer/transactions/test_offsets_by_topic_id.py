@@ -52,6 +52,15 @@ class Copier:
                 seen += records
                 self.positions[partition] = OffsetAndMetadata(records[-1].offset + 1)
 
+    def poll_until(self, expected: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Poll until the consumer has these positions; return them."""
+        for _ in range(100):
+            self.consumer.poll(timeout_ms=500)
+            offsets = self.consumer.next_offsets()
+            if {partition: one.offset for partition, one in offsets.items()} == expected:
+                break
+        return offsets
+
     def recreate(self, topic: str) -> None:
         self.cluster.delete_topic(topic)
         self.simulation.sleep(1)
@@ -74,6 +83,7 @@ class Copier:
         return dict(self.cluster.group("g").offsets)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_offsets_are_committed_by_the_ids_that_the_consumer_read(
     simulation: Simulation, protocol: str
@@ -117,6 +127,7 @@ def test_group_without_a_consumer_uses_the_ids_that_the_producer_knows(
     assert (version, topics) == (6 if is_known else 5, [expected])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_topic_recreated_after_the_read_never_gets_its_old_offsets(
     simulation: Simulation, protocol: str
@@ -135,6 +146,7 @@ def test_topic_recreated_after_the_read_never_gets_its_old_offsets(
     assert copier.committed == {}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_next_offsets_are_of_the_recreated_topic_once_it_was_polled(
     simulation: Simulation, protocol: str
@@ -144,11 +156,7 @@ def test_next_offsets_are_of_the_recreated_topic_once_it_was_polled(
     copier.producer.begin_transaction()
     copier.recreate("orders")
     expected = {ORDERS: 0, REFUNDS: 3}
-    for _ in range(100):
-        copier.consumer.poll(timeout_ms=500)
-        offsets = copier.consumer.next_offsets()
-        if {partition: one.offset for partition, one in offsets.items()} == expected:
-            break
+    offsets = copier.poll_until(expected)
     copier.producer.send_offsets_to_transaction(offsets, copier.consumer.group_metadata())
     copier.producer.commit_transaction()
     simulation.sleep(1)
@@ -156,6 +164,68 @@ def test_next_offsets_are_of_the_recreated_topic_once_it_was_polled(
     assert copier.requests()[-1][0] == 6
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_kept_over_several_polls_never_reach_the_recreated_topic(
+    simulation: Simulation, protocol: str
+) -> None:
+    copier = Copier(simulation, protocol=protocol)
+    copier.consume()
+    copier.producer.begin_transaction()
+    copier.recreate("orders")
+    copier.poll_until({ORDERS: 0, REFUNDS: 3})
+    for _ in range(2):  # a call again is not a transaction of its own
+        metadata = copier.consumer.group_metadata()
+    with pytest.raises(KafkaTimeoutError, match=r"orders-0.*UNKNOWN_TOPIC_ID|UnknownTopicId"):
+        copier.producer.send_offsets_to_transaction(copier.positions, metadata)
+    copier.producer.abort_transaction()
+    assert copier.committed == {}
+
+    copier.consumer.seek(ORDERS, 0)
+    copier.consumer.seek(REFUNDS, 3)
+    copier.positions = {}
+    copier.consume()
+    with copier.producer.transaction():
+        copier.producer.send_offsets_to_transaction(copier.positions, copier.consumer.group_metadata())
+    simulation.sleep(1)
+    assert copier.committed == {ORDERS: 3, REFUNDS: 6}
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumer_that_commits_each_poll_continues_in_the_recreated_topic(
+    simulation: Simulation, protocol: str
+) -> None:
+    copier = Copier(simulation, protocol=protocol)
+    for topic_was_recreated in (False, True):
+        if topic_was_recreated:
+            copier.recreate("orders")
+        copier.consume()
+        with copier.producer.transaction():
+            copier.producer.send_offsets_to_transaction(copier.positions, copier.consumer.group_metadata())
+        simulation.sleep(1)
+    assert copier.committed == {ORDERS: 3, REFUNDS: 6}
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_next_offsets_of_the_old_topic_never_reach_the_recreated_one(
+    simulation: Simulation, protocol: str
+) -> None:
+    copier = Copier(simulation, protocol=protocol)
+    copier.consume()
+    offsets = copier.consumer.next_offsets()
+    copier.consumer.group_metadata()
+    copier.recreate("orders")
+    copier.consume()
+    copier.producer.begin_transaction()
+    with pytest.raises(KafkaTimeoutError, match=r"orders-0.*UNKNOWN_TOPIC_ID|UnknownTopicId"):
+        copier.producer.send_offsets_to_transaction(offsets, copier.consumer.group_metadata())
+    copier.producer.abort_transaction()
+    assert copier.committed == {}
+
+
+@pytest.mark.gate
 def test_topic_recreated_before_the_commit_never_gets_its_old_offsets(simulation: Simulation) -> None:
     copier = Copier(simulation)
     copier.consume()
@@ -166,6 +236,7 @@ def test_topic_recreated_before_the_commit_never_gets_its_old_offsets(simulation
     assert copier.committed == {REFUNDS: 3}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("generation", "group", "error"), [(4, "none", GroupIdNotFound), (9, "g", StaleMemberEpoch)]
 )

@@ -45,7 +45,7 @@ from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_gate, rest_in_long
 from tests.producer.rows import a_row
 from tests.producer.transactions.transactional import a_cluster, a_producer, committed, read, requests
 
@@ -132,6 +132,7 @@ class TestWhatFailsIsNotCommitted:
             producer.commit_transaction()
         assert committed(simulation, cluster) == []
 
+    @pytest.mark.gate
     def test_a_record_that_expired_is_missed_by_the_commit(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -149,6 +150,7 @@ class TestWhatFailsIsNotCommitted:
         cluster.controls.clear()
         goes_on(simulation, cluster, producer)
 
+    @pytest.mark.gate
     def test_a_cluster_that_went_down_before_partitions_joined_commits_nothing(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -185,6 +187,7 @@ class TestWhatFailsIsNotCommitted:
         assert committed(simulation, cluster) == []
         assert cluster.group("copiers").offsets == {}
 
+    @pytest.mark.gate
     def test_commit_fails_though_a_callback_reported_the_failed_record(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -216,6 +219,7 @@ class TestWhatFailsIsNotCommitted:
         producer.commit_transaction()
         assert committed(simulation, cluster) == [b"on the wire", b"waits"]
 
+    @pytest.mark.gate
     def test_abort_waits_for_expired_requests_in_flight(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -314,6 +318,7 @@ class TestPartitionsThatMayNotJoin:
 class TestLateRequests:
     """Frames of dead connections that arrive behind their retry (KAFKA-17754, found by Jepsen)."""
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("version", [2, 1], indirect=True, ids=["version 2", "version 1"])
     @pytest.mark.parametrize("is_commit", rest_in_gate([True, False]), ids=["commit", "abort"])
     def test_a_late_end_does_not_end_the_next_transaction(
@@ -386,6 +391,7 @@ class TestLateRequests:
         simulation.sleep(1)
         assert cluster.group("copiers").offsets == {TopicPartition("spread", 1): 8}
 
+    @pytest.mark.gate
     def test_late_records_are_not_part_of_the_next_transaction(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -410,6 +416,7 @@ class TestLateRequests:
         producer.commit_transaction()
         assert committed(simulation, cluster) == [b"second"]
 
+    @pytest.mark.gate
     @pytest.mark.parametrize(
         "request_class",
         rest_in_gate(
@@ -417,7 +424,9 @@ class TestLateRequests:
         ),
         ids=lambda one: one.__name__,
     )
-    @pytest.mark.parametrize("how", rest_in_gate(["apply_then_lose_reply", "close_before", "half_frame"]))
+    @pytest.mark.parametrize(
+        "how", rest_in_long(["apply_then_lose_reply", "close_before", "half_frame"], in_gate=2)
+    )
     def test_lost_requests_and_answers_are_repeated(
         self,
         simulation: Simulation,
@@ -434,7 +443,10 @@ class TestLateRequests:
         assert committed(simulation, cluster) == [b"0", b"1", b"2"]
         assert cluster.group("g").offsets == {ORDERS: 2}
 
-    @pytest.mark.parametrize("how", rest_in_gate(["apply_then_lose_reply", "close_before", "half_frame"]))
+    @pytest.mark.gate
+    @pytest.mark.parametrize(
+        "how", rest_in_long(["apply_then_lose_reply", "close_before", "half_frame"], in_gate=2)
+    )
     def test_a_lost_init_is_repeated(self, simulation: Simulation, cluster: KafkaCluster, how: str) -> None:
         cluster.controls.rule(api=InitProducerIdRequest, then=how, nth=1)
         producer = a_producer(simulation, cluster)
@@ -444,6 +456,7 @@ class TestLateRequests:
 
 
 class TestCoordinators:
+    @pytest.mark.gate
     def test_a_coordinator_that_moves_is_found_again(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -469,6 +482,7 @@ class TestCoordinators:
         producer.commit_transaction(30)
         assert committed(simulation, cluster) == [b"v"]
 
+    @pytest.mark.gate
     def test_a_leader_that_moves_doubles_and_loses_nothing(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -482,6 +496,7 @@ class TestCoordinators:
         producer.commit_transaction()
         assert committed(simulation, cluster) == [b"%d" % number for number in range(30)]
 
+    @pytest.mark.gate
     @pytest.mark.parametrize(
         "request_class", [EndTxnRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest]
     )
@@ -498,6 +513,7 @@ class TestCoordinators:
             producer.abort_transaction()
         assert requests(old, "InitProducerId") == before
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("has_sent", [True, False])
     def test_zombie_does_not_come_back_after_its_transactional_id_expired(
         self, simulation: Simulation, version: int, has_sent: bool
@@ -623,6 +639,7 @@ def test_the_last_epoch_is_followed_by_another_producer_id(
     assert committed(simulation, cluster) == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.gate
 def test_input_of_an_aborted_transaction_is_read_again(
     simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:

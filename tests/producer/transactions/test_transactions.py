@@ -55,6 +55,7 @@ def producer(simulation: Simulation, cluster: KafkaCluster) -> KafkaProducer:
 
 
 class TestEnds:
+    @pytest.mark.gate
     def test_committed_records_are_visible_only_after_the_commit(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -67,6 +68,7 @@ class TestEnds:
         producer.commit_transaction()
         assert sorted(committed(simulation, cluster, "spread")) == [b"v0", b"v1", b"v2"]
 
+    @pytest.mark.gate
     def test_aborted_records_are_never_visible_to_read_committed(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -130,6 +132,7 @@ class TestEnds:
         producer.flush()
         producer.close()
 
+    @pytest.mark.gate
     def test_many_transactions_follow_each_other(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -160,6 +163,7 @@ class TestEnds:
         producer.send("orders", b"v")
         producer.commit_transaction()
 
+    @pytest.mark.gate
     def test_records_outside_of_a_transaction_are_not_taken(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -189,6 +193,7 @@ class TestEnds:
         assert requests(cluster, "InitProducerId") == 1
 
 
+@pytest.mark.gate
 def test_a_cluster_that_is_upgraded_is_followed_with_a_new_epoch(simulation: Simulation) -> None:
     """From the first transaction that ends after the producer knows it."""
     cluster = a_cluster(simulation, 1)
@@ -254,6 +259,7 @@ class TestBlock:
             producer.send("orders", b"next")
         assert committed(simulation, cluster) == [b"next"]
 
+    @pytest.mark.gate
     def test_a_block_that_ctrl_c_ends_aborts_too(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -287,6 +293,7 @@ class TestBlock:
             producer.abort_transaction()
         assert committed(simulation, cluster) == []
 
+    @pytest.mark.gate
     def test_an_abort_that_fails_is_noted(self, cluster: KafkaCluster, producer: KafkaProducer) -> None:
         def fail() -> None:
             with producer.transaction():
@@ -361,6 +368,7 @@ class TestOffsets:
             producer.send("orders", b"v")
         assert requests(cluster, "TxnOffsetCommit") == sent
 
+    @pytest.mark.gate
     def test_several_groups_take_part_in_one_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
@@ -499,6 +507,7 @@ class TestOffsets:
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "the group_id of a consumer"),  # type: ignore[arg-type]
         ],
     )
+    @pytest.mark.parametrize("version", [2], indirect=True, ids=["version 2"])
     def test_bad_arguments_are_named(
         self, producer: KafkaProducer, offsets: Any, group: Any, words: str
     ) -> None:
@@ -746,6 +755,7 @@ class TestOthers:
             producer.begin_transaction()
         producer._core.refusal = None
 
+    @pytest.mark.gate
     def test_times_are_counted_under_kafkas_names(self, producer: KafkaProducer) -> None:
         with producer.transaction():
             producer.send("orders", b"v")

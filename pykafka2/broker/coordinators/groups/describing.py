@@ -6,10 +6,10 @@ Reads only the state of one shard; service.py merges the responses of shards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from pykafka2.broker.coordinators.groups.classic.rebalance import Groups
-from pykafka2.broker.coordinators.groups.classic.state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.classic.rebalance import AnyGroup, Groups
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
 from pykafka2.broker.coordinators.groups.consumer import records as consumer_records
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerMember
 from pykafka2.broker.coordinators.groups.offset_requests import Offsets
@@ -19,6 +19,9 @@ from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import BrokerError, GroupIdNotFound, InvalidGroupId, NonEmptyGroup
 from pykafka2.protocol.messages import consumer_group, group_admin
 from pykafka2.protocol.messages.group_records import GroupMetadataKey
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.groups.share.group import ShareGroups
 
 FIRST_DESCRIBE_WITH_ERRORS = 6
 
@@ -58,9 +61,7 @@ def _authorize(
             group.authorized_operations = operations
 
 
-def _described(
-    group: ClassicGroup | ConsumerGroup | None, group_id: str, version: int
-) -> group_admin.DescribedGroup:
+def _described(group: AnyGroup | None, group_id: str, version: int) -> group_admin.DescribedGroup:
     if not isinstance(group, ClassicGroup):
         has_error = version >= FIRST_DESCRIBE_WITH_ERRORS  # old clients get only a dead group
         code = GroupIdNotFound.code if has_error else 0
@@ -97,11 +98,12 @@ def list_groups(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Re
     types = {kind.lower() for kind in request.types_filter}
     listed = []
     for group_id, group in sorted(groups.items()):
-        is_classic = isinstance(group, ClassicGroup)
-        kind = "classic" if is_classic else "consumer"
+        kind = group.kind
         if (states and group.state.value.lower() not in states) or (types and kind not in types):
             continue
-        protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL
+        protocol_type = (
+            (group.protocol_type or "") if isinstance(group, ClassicGroup) else group.protocol_type
+        )
         listed.append(
             group_admin.ListedGroup(
                 group_id=group_id,
@@ -187,11 +189,20 @@ def _named(
     )
 
 
-def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out: Result) -> None:
-    """Delete groups without members, with their offsets (rule groups-in-use-are-not-deleted)."""
+def delete_groups(
+    groups: Groups, offsets: Offsets, shares: ShareGroups | None, deferred: Deferred[Any], out: Result
+) -> None:
+    """Delete groups without members, with their offsets (rule groups-in-use-are-not-deleted).
+
+    A request about a share group names no other one (service.py).
+    """
     request = cast("group_admin.DeleteGroupsRequest", deferred.request)
     results = []
     for group_id in dict.fromkeys(request.groups_names):
+        group = groups.get(group_id)
+        if shares is not None and group is not None and group.kind == "share":
+            shares.states.delete_group(shares.get(group_id), deferred, out)
+            return
         code = 0
         try:
             check_deletable(groups.get(group_id), group_id)
@@ -203,7 +214,7 @@ def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out
     out.respond(deferred, group_admin.DeleteGroupsResponse(results=results))
 
 
-def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -> None:
+def check_deletable(group: AnyGroup | None, group_id: str) -> None:
     """Raise GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if the group cannot be deleted."""
     if group is None or group.state is GroupState.DEAD:
         raise GroupIdNotFound(f"group {group_id} does not exist")
@@ -212,8 +223,9 @@ def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -
         raise NonEmptyGroup(f"{group_id} has members")
 
 
-def write_group_removal(group: ClassicGroup | ConsumerGroup, out: Result) -> None:
+def write_group_removal(group: AnyGroup, out: Result) -> None:
+    """Write the removal of a group; of a share group see share/partition_states.py."""
     if isinstance(group, ClassicGroup):
         out.write(GroupMetadataKey(group=group.id), None)
-    else:
+    elif isinstance(group, ConsumerGroup):
         consumer_records.write_group_removal(out, group)

@@ -112,9 +112,9 @@ class Offsets(OffsetStore):
 
     def _group_for_commit(self, group_id: str, generation: int, version: int) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup | ConsumerGroup):
             return group
-        if generation < 0:
+        if group is None and generation < 0:
             return ClassicGroup(group_id)  # replay creates the real one
         if version >= FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP:
             raise GroupIdNotFound(f"group {group_id} does not exist")
@@ -140,8 +140,8 @@ class Offsets(OffsetStore):
             raise InvalidGroupId
         group = self.groups.get(request.group_id)
         by_id = caller.version >= FIRST_TRANSACTIONAL_COMMIT_WITH_TOPIC_IDS
-        if group is None:
-            if request.generation_id_or_member_epoch >= 0:
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
+            if group is not None or request.generation_id_or_member_epoch >= 0:
                 missing = GroupIdNotFound if by_id else IllegalGeneration
                 raise missing(f"group {request.group_id} does not exist")
             group = ClassicGroup(request.group_id)

@@ -11,9 +11,8 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.coordinators.groups.classic.rebalance import ClassicRebalance, Groups
+from pykafka2.broker.coordinators.groups.classic.rebalance import AnyGroup, ClassicRebalance, Groups
 from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
-from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.replay import Producer, Result
 from pykafka2.broker.coordinators.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.protocol.messages.group_records import (
@@ -185,7 +184,7 @@ class OffsetStore:
         return are_all_removed and not self.has_open_transaction(group_id)
 
 
-def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
+def _expiry_base(group: AnyGroup) -> Callable[[CommittedOffset], int] | None:
     """Return the start of an offset's retention, in milliseconds since 1970; None if none expires."""
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.state is GroupState.EMPTY:

@@ -6,7 +6,7 @@ service.py has the common parts of both coordinators; coordinators.py reports el
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.broker.coordinators.groups.offset_requests import (
     FIRST_OFFSET_FETCH_WITH_GROUPS,
@@ -20,8 +20,9 @@ from pykafka2.broker.coordinators.replay import (
     Caller,
     Deferred,
     Producer,
+    Result,
 )
-from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, Split
+from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, ShardRuntime, Split
 from pykafka2.broker.coordinators.settings import (
     NO_TOPICS,
     GroupConfigs,
@@ -29,13 +30,43 @@ from pykafka2.broker.coordinators.settings import (
     Topics,
     no_group_configs,
 )
+from pykafka2.errors import CoordinatorNotAvailable, NotCoordinator
 from pykafka2.protocol.messages import (
     committed_offsets,
     consumer_group,
     group_admin,
     transaction,
 )
-from pykafka2.protocol.struct import Request
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request, Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.inter_broker import ShareStateClient
+
+
+SHARE_APIS_WITH_GROUPS = (ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+
+
+class _ShareContext:
+    """The coordinator as the share groups of one shard use it."""
+
+    def __init__(self, coordinator: GroupCoordinator, runtime: ShardRuntime) -> None:
+        self._coordinator = coordinator
+        self._runtime = runtime
+
+    def call(self, group_id: str, topic_id: bytes, entry: Any, done: Callable[[Any, float], None]) -> None:
+        persister = self._coordinator.share_persister
+        if persister is None:
+            raise CoordinatorNotAvailable("there is no client of the share coordinator")
+        persister().call(group_id, topic_id, entry, done, self._coordinator.clock())
+
+    def carry_out(self, result: Result, now: float) -> None:
+        if self._runtime.is_active:
+            self._runtime.carry_out(result, now)
+            self._coordinator.note_activity(self._runtime)
+            return
+        for deferred, _ in result.responses:
+            deferred.refuse(NotCoordinator.code)
 
 
 class GroupCoordinator(CoordinatorService[GroupShard]):
@@ -58,6 +89,9 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         self._wall_ms = wall_ms
         self._new_id = new_id
         self._topics: Topics | None = None
+        self.share_persister: Callable[[], ShareStateClient] | None = None
+        """The client of the share coordinator, for share groups."""
+        self.clock: Callable[[], float] = lambda: 0.0
 
     def elect(self, partition: int, log: ShardLog) -> None:
         """Create the shard of a partition that this broker leads now; `load` follows."""
@@ -65,7 +99,8 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         shard.consumer.group_configs = self._group_configs
         if self._topics is not None:
             shard.on_topics(self._topics, frozenset())
-        self.begin(partition, shard, log)
+        runtime = self.begin(partition, shard, log)
+        shard.share_context = _ShareContext(self, runtime)
 
     def on_topics(self, topics: Topics, now: float) -> None:
         """Apply a change of the cluster's topics."""
@@ -76,7 +111,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         for partition, shard in self.shards.items():
             runtime = self.runtimes[partition]
             runtime.carry_out(shard.on_topics(topics, deleted), now)
-            self._note(runtime)
+            self.note_activity(runtime)
 
     def on_marker(
         self, partition: int, producer: Producer, committed: bool, end_offset: int, now: float
@@ -85,7 +120,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         runtime = self.runtimes.get(partition)
         if runtime is not None:
             runtime.on_marker(producer, committed, end_offset, now)
-            self._note(runtime)
+            self.note_activity(runtime)
 
     def key_of(self, request: Request[Any]) -> str:
         return request.group_id  # type: ignore[attr-defined,no-any-return]
@@ -144,6 +179,10 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
                 )
                 for name in request.group_ids
             ]
+        if request.API_KEY in SHARE_APIS_WITH_GROUPS:
+            from pykafka2.broker.coordinators.groups.share.requests import split
+
+            return split(request)
         if (
             isinstance(request, committed_offsets.OffsetFetchRequest)
             and version >= FIRST_OFFSET_FETCH_WITH_GROUPS
@@ -158,3 +197,10 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
                 for group in request.groups
             ]
         return None
+
+    def merge(self, request: Request[Any], responses: list[Response]) -> Response:
+        if request.API_KEY in SHARE_APIS_WITH_GROUPS:
+            from pykafka2.broker.coordinators.groups.share.requests import merge
+
+            return merge(request, responses)
+        return super().merge(request, responses)

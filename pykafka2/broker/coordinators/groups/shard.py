@@ -1,4 +1,4 @@
-"""One partition of __consumer_offsets as a shard: classic groups, KIP-848 groups and offsets.
+"""One partition of __consumer_offsets as a shard: classic, KIP-848 and share groups, and offsets.
 
 Dispatches requests and records to the parts that handle them, and owns the timers. Runs under the broker's
 lock, driven by runtime.py; on_topics passes in the cluster's topics.
@@ -7,7 +7,7 @@ lock, driven by runtime.py; on_topics passes in the cluster's topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.coordinators.groups import describing
 from pykafka2.broker.coordinators.groups.classic.group import ClassicGroups
@@ -27,7 +27,7 @@ from pykafka2.broker.coordinators.replay import (
 )
 from pykafka2.broker.coordinators.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.broker.coordinators.timers import Timers
-from pykafka2.errors import BrokerError, InvalidGroupId
+from pykafka2.errors import BrokerError, IllegalState, InvalidGroupId
 from pykafka2.protocol.messages import committed_offsets as offset_messages
 from pykafka2.protocol.messages import consumer_group as consumer_messages
 from pykafka2.protocol.messages import group as classic_messages
@@ -40,6 +40,23 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
+from pykafka2.protocol.registry import ApiKey
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.groups.share.group import ShareGroups
+    from pykafka2.broker.coordinators.groups.share.partition_states import ShareContext
+
+SHARE_APIS: Final = frozenset(
+    {
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+SHARE_KINDS: Final = frozenset(kind.to_bytes(2, "big") for kind in range(10, 16))
+"""The first bytes of the keys of share groups' records."""
 
 
 class GroupShard:
@@ -61,13 +78,36 @@ class GroupShard:
         self.consumer = MixedGroups(self.classic, settings, wall_ms, new_id)
         self.offsets = Offsets(self.groups, self.classic, settings, wall_ms)
         self.topics: Topics = NO_TOPICS
+        self.share_context: ShareContext | None = None
+        self._shares: ShareGroups | None = None
+        self._wall_ms = wall_ms
         self._is_loading = True
+
+    @property
+    def shares(self) -> ShareGroups:
+        """The share groups; imported with the first request or record of one."""
+        if self._shares is None:
+            from pykafka2.broker.coordinators.groups.share.group import ShareGroups
+
+            if self.share_context is None:
+                raise IllegalState("this shard has no context for share groups")
+            self._shares = ShareGroups(
+                self.groups, self.timers, self.settings, self._wall_ms, self.share_context
+            )
+            self._shares.states.topics = self.topics
+            self._shares.group_configs = self.consumer.group_configs
+        return self._shares
 
     # -- the Shard interface ----------------------------------------------------------------------------
 
     def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
         out = Result()
         request = deferred.request
+        if request.API_KEY in SHARE_APIS:
+            self._handle_share(caller, deferred, out, now)
+            return out
+        if self._shares is not None and self._is_refused_for_share(deferred, out):
+            return out
         if isinstance(request, classic_messages.JoinGroupRequest):
             self._join(caller, deferred, out, now)
         elif isinstance(request, classic_messages.SyncGroupRequest):
@@ -99,6 +139,17 @@ class GroupShard:
             self._administer(caller, deferred, out)
         return out
 
+    def _handle_share(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
+        from pykafka2.broker.coordinators.groups.share.requests import handle
+
+        handle(self.shares, caller, deferred, out, now)
+
+    def _is_refused_for_share(self, deferred: Deferred[Any], out: Result) -> bool:
+        """Reject a request of another kind of group about a share group. Return whether it was."""
+        from pykafka2.broker.coordinators.groups.share.requests import refuse_other
+
+        return refuse_other(self.shares, deferred, out)
+
     def _administer(self, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
         request = deferred.request
         if isinstance(request, group_admin.DescribeGroupsRequest):
@@ -106,7 +157,7 @@ class GroupShard:
         elif isinstance(request, group_admin.ListGroupsRequest):
             describing.list_groups(self.groups, caller, deferred, out)
         elif isinstance(request, group_admin.DeleteGroupsRequest):
-            describing.delete_groups(self.groups, self.offsets, deferred, out)
+            describing.delete_groups(self.groups, self.offsets, self._shares, deferred, out)
         elif isinstance(request, consumer_messages.ConsumerGroupDescribeRequest):
             default = self.settings.consumer_assignors[0]
             describing.describe_consumer_groups(self.groups, self.topics, default, deferred, out)
@@ -153,19 +204,19 @@ class GroupShard:
         return isinstance(self.groups.get(group_id), ConsumerGroup)
 
     def poll(self, now: float) -> Result | None:
-        while (action := self.timers.pop_due(now)) is not None:
-            result = action(now)
-            if result is not None:
-                return result
-        return None
+        return self.timers.run_due(now)
 
     @property
     def next_deadline(self) -> float:
         return self.timers.next_deadline
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
+    def replay(
+        self, key: bytes, value: bytes | None, producer: Producer | None, now: float, offset: int
+    ) -> None:
         decoded = decode_record(GROUP_RECORDS, key, value)
         if decoded is None:
+            if key[:2] in SHARE_KINDS:
+                self.shares.replay(key, value, now)
             return
         record_key, record_value = decoded
         if isinstance(record_key, OffsetCommitKey | LegacyOffsetCommitKey):
@@ -186,8 +237,10 @@ class GroupShard:
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
                 self.classic.on_loaded(group, out, now)
-            else:
+            elif isinstance(group, ConsumerGroup):
                 self.consumer.on_loaded(group, now)
+            else:
+                self.shares.on_loaded(group, now)
         self._arm_cleanup(now)
         return out
 
@@ -209,7 +262,7 @@ class GroupShard:
         if deleted is None:
             deleted = set(self.topics.names()) - set(topics.names())
         self.topics = self.consumer.topics = self.offsets.topics = topics
-        out = Result()
+        out = Result() if self._shares is None else self._shares.states.on_topics(topics)
         if deleted:
             self.offsets.forget_topics(deleted, out)
         return out
@@ -221,6 +274,8 @@ class GroupShard:
         """Expire offsets; a group without members is removed with its last offset (rule offsets-expire)."""
         out = Result()
         for group_id, group in list(self.groups.items()):
+            if group.kind == "share":
+                continue  # it stays until it is deleted
             has_no_members = not group.members and (
                 isinstance(group, ConsumerGroup) or group.state.value == "Empty"
             )

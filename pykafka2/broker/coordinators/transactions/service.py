@@ -86,7 +86,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         if shard is not None:
             runtime = self.runtimes[partition]
             runtime.carry_out(shard.marker_written(markers, place, code, now), now)
-            self._note(runtime)
+            self.note_activity(runtime)
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, transaction_admin.ListTransactionsRequest):

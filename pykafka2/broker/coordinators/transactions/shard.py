@@ -300,7 +300,9 @@ class TransactionShard:
             else:
                 self.pending_markers.pop(draft.id, None)
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
+    def replay(
+        self, key: bytes, value: bytes | None, producer: Producer | None, now: float, offset: int
+    ) -> None:
         record = decode_record(TRANSACTION_RECORDS, key, value)
         if record is None:
             return
@@ -382,11 +384,7 @@ class TransactionShard:
     # -- timers -------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> Result | None:
-        while (action := self.timers.pop_due(now)) is not None:
-            result = action(now)
-            if result is not None:
-                return result
-        return None
+        return self.timers.run_due(now)
 
     @property
     def next_deadline(self) -> float:

@@ -1,8 +1,8 @@
 """The moves of logs between data directories (AlterReplicaLogDirs), and their copies. Kafka's future logs.
 
-`move` begins one; `replication/log_dirs.py` copies in steps and ends it. The copy gets the log's batches in
-steps, like a follower, while the log is in use. Once it has all of them it takes the place of the log's
-files. A copy whose move was interrupted waits until its log is open, or takes the log's place. Access
+`move` begins one; `replication/directory_assignments.py` copies in steps and ends it. The copy gets the log's
+batches in steps, like a follower, while the log is in use. Once it has all of them it takes the place of the
+log's files. A copy whose move was interrupted waits until its log is open, or takes the log's place. Access
 requires the cluster's lock.
 """
 

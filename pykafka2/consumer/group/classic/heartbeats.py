@@ -14,7 +14,7 @@ from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.group_identity import GroupIdentity
 from pykafka2.driver.pollable import Send, ToCoordinator
-from pykafka2.errors import KafkaError, error_of
+from pykafka2.errors import KafkaError, error_or_none
 from pykafka2.logs import ClientLogger
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
@@ -53,7 +53,7 @@ class Heartbeats:
         )
 
         def on_response(response: HeartbeatResponse, now: float) -> None:
-            error = error_of(response.error_code) if response.error_code else None
+            error = error_or_none(response.error_code)
             if error is not None and error.refresh_coordinator:
                 self._coordinators.forget_answerer(send)
             self._on_heartbeat(identity, error, now)

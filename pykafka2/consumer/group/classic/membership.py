@@ -154,6 +154,7 @@ class Membership(Member[MemberState, MemberEvent]):
         if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
             return
         self._move(MemberEvent.JOIN, protocols.reason)
+        self._rebalances.begin()
         self.because = ""
         self._assigned = None
         self._leader.resign()
@@ -215,8 +216,10 @@ class Membership(Member[MemberState, MemberEvent]):
         self._leader.keep_topics()
         self._group_status.commit_error = None
         self._move(MemberEvent.SYNCED)
+        self._rebalances.succeed()
 
     def _on_join_failed(self, error: BaseException) -> None:
+        self._rebalances.fail()
         if self._end_if_expelled(error):
             return
         if isinstance(error, RebalanceInProgress):
@@ -309,6 +312,7 @@ class Membership(Member[MemberState, MemberEvent]):
             GroupIdentity(identity.member_id, -1, identity.group_instance_id) if keep_id else NOBODY
         )
         self._assigned = None
+        self._rebalances.end()
         self._leader.resign()
         self._leader.keep_topics()
         self.heartbeat.end()

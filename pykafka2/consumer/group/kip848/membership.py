@@ -246,6 +246,8 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         if self.state is MemberState.ACKNOWLEDGING and owned is self._owned:
             is_all = owned.is_whole and self.target is not None and owned.number == self.target.number
             self._move(MemberEvent.ACKNOWLEDGED if is_all else MemberEvent.INCOMPLETE)
+            if is_all:
+                self._rebalances.succeed()
         if response.assignment is None and not is_first:
             return
         partitions = read_assignment(response.assignment)
@@ -253,6 +255,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
             self._targets += 1
             self.target = Target(self._targets, partitions)
             self._move(MemberEvent.ASSIGNED, f"epoch {self._epoch}")
+            self._rebalances.begin()
 
     def _on_failure(
         self,
@@ -298,11 +301,13 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         """Mark the owned partitions as lost."""
         self.target = None  # first: a caller that sees the loss must not find a target
         self._record_loss(because)
+        self._rebalances.fail()
         self._forget_membership()
         self._move(event, because)
 
     def _forget_membership(self) -> None:
         self._group_status.identity = NOBODY
+        self._rebalances.end()
         self.target = None
         self._heartbeats.forget()
         self.heartbeat.end()

@@ -39,6 +39,7 @@ class FailingFiles(SimFiles):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(120), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -94,6 +95,7 @@ def test_full_disk_rejects_changes_and_keeps_the_acknowledged_ones(
     assert shown(cluster.controller.state) == acknowledged
 
 
+@pytest.mark.gate
 def test_crash_within_a_write_of_several_batches_applies_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_storage, "MAX_RECORDS_PER_BATCH", 400)
     for fail_in in range(14):

@@ -86,6 +86,7 @@ def format_directory(folder: Path) -> None:
     (folder / "bootstrap.checkpoint").write_bytes(encode_snapshot(iter(records), [], 0, 0, 0))
 
 
+@pytest.mark.gate
 @settings(max_examples=examples(30), deadline=None)
 @given(rounds=st.lists(st.tuples(CHANGES, st.booleans()), min_size=1, max_size=4))
 def test_state_survives_restarts_with_and_without_snapshots(
@@ -117,6 +118,7 @@ def test_new_controller_of_the_same_cluster_replays_from_memory(tmp_path: Path) 
     assert other.epoch == cluster.controller.epoch + 1
 
 
+@pytest.mark.gate
 def test_snapshot_is_written_after_many_records_and_read_at_the_next_start(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     for block in range(3):
@@ -149,6 +151,7 @@ def test_oldest_snapshots_and_segments_are_deleted_beyond_the_retention(tmp_path
     assert shown(cluster.controller.state) == before
 
 
+@pytest.mark.gate
 def test_write_of_more_records_than_a_batch_is_a_transaction(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     count = 2 * MAX_RECORDS_PER_BATCH + 1
@@ -173,6 +176,7 @@ def test_open_transaction_of_a_failed_controller_is_aborted(tmp_path: Path) -> N
     assert cluster.controller.state.next_producer_id == 1000
 
 
+@pytest.mark.gate
 def test_torn_write_at_the_end_is_cut_off_at_every_byte(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     segment = cluster.path / SEGMENT

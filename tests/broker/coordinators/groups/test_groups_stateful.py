@@ -37,6 +37,7 @@ from tests.error_codes import (
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
 )
+from tests.gate import examples
 
 PARTITIONS = 6
 CLIENTS = 4
@@ -487,7 +488,7 @@ class ModernMachine(GroupMachine):
 
 
 LIMITS = settings(
-    max_examples=50,
+    max_examples=examples(50),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -23,6 +23,7 @@ from tests.broker.coordinators.groups.test_groups_stateful import (
     twins_of,
 )
 from tests.broker.support.bench import GROUP, ORDERS, ShardBench
+from tests.gate import examples
 
 WHO = st.integers(0, 1)
 
@@ -162,7 +163,7 @@ class MixedMachine(RuleBasedStateMachine):
 
 TestMixedGroup = pytest.mark.gate(pytest.mark.slow(MixedMachine.TestCase))
 TestMixedGroup.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

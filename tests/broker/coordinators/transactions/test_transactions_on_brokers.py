@@ -65,6 +65,7 @@ def test_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, 
 # ---------------------------------------------------------------------- timeouts, markers
 
 
+@pytest.mark.gate
 def test_marker_is_written_after_its_leader_becomes_reachable(cluster_bench: ClusterTransactions) -> None:
     """The decision is final; the marker is written when the partition has a leader again."""
     producer = Producer(cluster_bench).begin()
@@ -149,6 +150,7 @@ def test_other_brokers_respond_not_coordinator(cluster_bench: ClusterTransaction
     assert producer.init() == 0
 
 
+@pytest.mark.gate
 def test_describe_and_list_transactions(cluster_bench: ClusterTransactions) -> None:
     one, two = Producer(cluster_bench, "one").begin(), Producer(cluster_bench, "two").begin()
     one.send(b"x")
@@ -171,6 +173,7 @@ def test_describe_and_list_transactions(cluster_bench: ClusterTransactions) -> N
     assert two.end(committed=False) == (0 if cluster_bench.version == 2 else INVALID_STATE)
 
 
+@pytest.mark.gate
 def test_coordinator_uses_the_finalized_transaction_version(new: ClusterTransactions) -> None:
     """UpdateFeatures changes the version while a transaction is open: its abort by the coordinator is then
     one of version 1, without an epoch for each transaction.

@@ -38,6 +38,7 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, RecordBatch
 from tests.broker.support.batches import batch, view
 from tests.broker.support.transactions import A, B, ShardTransactions
+from tests.gate import examples
 
 NAMES = st.sampled_from(["one", "two"])
 MOSTLY = st.sampled_from([True, True, True, False])
@@ -460,7 +461,7 @@ class Transactions(RuleBasedStateMachine):
         other = TransactionShard(self.bench.settings, 1, self.bench.wall_ms, self.bench.new_producer_id)
         for entry in self.bench.log.entries:
             assert isinstance(entry, Entry)
-            other.replay(entry.key, entry.value, None, 0.0)
+            other.replay(entry.key, entry.value, None, 0.0, entry.offset)
         mine = {name: attrs.evolve(one, last_epoch=-1) for name, one in self.bench.shard.transactions.items()}
         assert mine == other.transactions
 
@@ -504,5 +505,5 @@ class Transactions(RuleBasedStateMachine):
         assert not list(abandoned)
 
 
-Transactions.TestCase.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=50, deadline=None)
 TestTransactions = pytest.mark.gate(pytest.mark.slow(Transactions.TestCase))

@@ -171,6 +171,7 @@ def test_offset_commit_of_a_group_that_was_not_added_is_rejected(old: ClusterTra
     assert old.offset("g").committed_offset == -1
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("places", [{"u": [7]}, {"missing": [0], "t": [-1, 9]}, {}])
 def test_offset_commit_of_missing_partitions_does_not_start_the_transaction(
     cluster_bench: ClusterTransactions, places: dict[str, list[int]]
@@ -198,6 +199,7 @@ def test_missing_partitions_keep_their_error_when_the_commit_of_others_fails(
     assert found == [("t", [UNKNOWN, INVALID_EPOCH]), ("missing", [UNKNOWN]), ("u", [INVALID_EPOCH])]
 
 
+@pytest.mark.gate
 def test_offset_commit_of_a_fenced_producer_is_rejected(cluster_bench: ClusterTransactions) -> None:
     first = Producer(cluster_bench).begin()
     second = Producer(cluster_bench).begin()

@@ -37,6 +37,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 RISING = st.lists(st.integers(1, 1 << 30), unique=True, max_size=20).map(sorted)
 
 
+@pytest.mark.gate
 @given(st.lists(st.tuples(INT64, INT64, INT64), max_size=10), RISING)
 def test_transaction_index_survives_its_bytes(values: list[tuple[int, int, int]], rising: list[int]) -> None:
     entries = [

@@ -55,6 +55,7 @@ def test_deletion_of_a_topic_ends_its_compaction_and_keeps_the_directory_online(
     assert disk.storage.volumes[0].failure is None
 
 
+@pytest.mark.gate
 def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_path: Path) -> None:
     disk = StorageOnDisk(tmp_path, directories=2)
     log = filled(disk)
@@ -70,6 +71,7 @@ def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_
     assert sum(one.count for one in log.batches()) == 100
 
 
+@pytest.mark.gate
 def test_records_that_a_compaction_removes_during_a_move_are_removed_after_it(tmp_path: Path) -> None:
     disk = StorageOnDisk(tmp_path, directories=2)
     log = filled(disk)
@@ -100,6 +102,7 @@ def test_topic_deleted_before_the_flush_of_a_rolled_segment_keeps_the_directory_
     assert disk.storage.volumes[0].failure is None
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_deleted_segment_has_no_open_descriptor_after_its_removal(
@@ -134,6 +137,7 @@ def test_reader_of_a_removed_segment_fails_and_the_directory_stays_online(
     assert disk.storage.volumes[0].failure is None
 
 
+@pytest.mark.gate
 def test_many_rolls_at_once_use_a_limited_number_of_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,6 +332,7 @@ def test_checkpoint_with_an_offset_beyond_64_bits_is_ignored(disk: StorageOnDisk
     assert len(held(disk.log())) == 1
 
 
+@pytest.mark.gate
 def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_disk(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -18,7 +18,7 @@ from pykafka2.broker.log.disk.data_directory import CLEAN_SHUTDOWN, META_PROPERT
 from pykafka2.broker.log.disk.real_files import RealFile
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_long
 
 SEGMENT = "00000000000000000000.log"
 SMALL = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"]
@@ -115,22 +115,29 @@ def refused_as(root: Path, what: str, is_clean: bool, replace: Callable[[Path], 
     refused(root, path, reason)
 
 
-@pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
-@pytest.mark.parametrize("what", FILES)
+def each_file(first: bool) -> pytest.MarkDecorator:
+    """Each file after a clean stop or after a crash, in turns; the other one of each is marked `long`."""
+    cases = [(what, (number % 2 == 0) is first) for number, what in enumerate(FILES)]
+    others = [(what, not is_clean) for what, is_clean in cases]
+    return pytest.mark.parametrize(("what", "is_clean"), rest_in_long([*cases, *others], in_gate=len(cases)))
+
+
+@pytest.mark.gate
+@each_file(first=True)
 def test_directory_instead_of_a_file_is_refused_and_nothing_changes(
     root: Path, what: str, is_clean: bool
 ) -> None:
     refused_as(root, what, is_clean, replace_by_directory, "")
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.gate
+@each_file(first=False)
 def test_link_is_not_followed(root: Path, what: str, is_clean: bool) -> None:
     refused_as(root, what, is_clean, replace_by_link, "it is a symbolic link")
 
 
-@pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.gate
+@each_file(first=True)
 def test_pipe_is_refused_without_waiting(root: Path, what: str, is_clean: bool) -> None:
     refused_as(root, what, is_clean, replace_by_pipe, "it is not a regular file")
 
@@ -146,6 +153,7 @@ def test_small_file_of_gigabytes_is_not_read(root: Path, what: str) -> None:
     assert (root / "broker-0" / CLEAN_SHUTDOWN).exists()
 
 
+@pytest.mark.gate
 def test_huge_metadata_log_is_refused_before_it_is_read(root: Path) -> None:
     """Reading 2 GB of it would take ten seconds."""
     path = root / "broker-0/__cluster_metadata-0" / SEGMENT
@@ -157,6 +165,7 @@ def test_huge_metadata_log_is_refused_before_it_is_read(root: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["delete", "future"])
 def test_refused_directory_keeps_the_logs_that_a_start_removes(root: Path, kind: str) -> None:
     """Deleted logs, and copies without a topic id."""
@@ -173,6 +182,7 @@ def test_refused_directory_keeps_the_logs_that_a_start_removes(root: Path, kind:
         assert not removed.exists()
 
 
+@pytest.mark.gate
 def test_lock_file_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:
     lock = root / "broker-0/.lock"
     lock.unlink()
@@ -181,6 +191,7 @@ def test_lock_file_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.gate
 def test_temporary_file_that_is_a_link_is_not_written_through(root: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
@@ -191,6 +202,7 @@ def test_temporary_file_that_is_a_link_is_not_written_through(root: Path, tmp_pa
     assert target.read_text() == "precious"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("line", ["", "directory.i=AAAAAAAAAAAAAAAAAAAAAA", "directory.id=!AAAA"])
 def test_damaged_directory_id_is_refused_and_not_rewritten(root: Path, line: str) -> None:
     path = root / "broker-0" / META_PROPERTIES
@@ -215,6 +227,7 @@ def test_directory_without_an_id_gets_one_at_the_start(tmp_path: Path) -> None:
     assert len(set(found)) == 1
 
 
+@pytest.mark.gate
 def test_directory_id_with_other_characters_in_it_is_refused(root: Path) -> None:
     """A decoder that skips them would accept the rest as an id."""
     path = root / "broker-0" / META_PROPERTIES
@@ -222,6 +235,7 @@ def test_directory_id_with_other_characters_in_it_is_refused(root: Path) -> None
     refused(root, root / "broker-0", "is not an id of 16 bytes in base64")
 
 
+@pytest.mark.gate
 def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
     """A broker ends only if all of its directories have failed, as in Apache Kafka."""
     config = {"log.dirs": "a,b"}
@@ -251,6 +265,7 @@ def fails_for(path: Path) -> Callable[[RealFile, int, int], bytes]:
     return fail
 
 
+@pytest.mark.gate
 def test_error_while_a_coordinator_reads_its_log_ends_the_start(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,6 +282,7 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
     cluster.close()  # raises if there was a bug
 
 
+@pytest.mark.gate
 def test_broker_after_a_refused_restart_is_stopped_and_can_start_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_segment_limits_of_a_topic_change_while_it_is_in_use(start: Callable[[Op
     assert [segment.base_offset for segment in one.segments()] == [0, 5, 7]
 
 
+@pytest.mark.gate
 def test_jitter_rolls_segments_earlier_by_less_than_its_limit(
     start: Callable[[Options], TopicOnDisk],
 ) -> None:

@@ -74,6 +74,7 @@ def test_exception_of_a_custom_assignor_is_raised_by_poll(simulation: Simulation
     assert "assignor 'by-weight': assign() raised LookupError('no idea')" in str(member.errors[0])
 
 
+@pytest.mark.gate
 def test_sticky_group_returns_partitions_to_their_former_owners(simulation: Simulation) -> None:
     group = Group(simulation, partition_assignment_strategy="sticky")
     first = group.member("a")

@@ -47,6 +47,7 @@ def test_new_member_revokes_only_the_partitions_it_gets(simulation: Simulation) 
     assert all(call == [] for call in first.what("assigned")[1:])
 
 
+@pytest.mark.gate
 def test_kept_partitions_are_read_during_a_cooperative_rebalance(simulation: Simulation) -> None:
     group = Group(simulation, **COOPERATIVE)
     first = group.member("a")
@@ -88,6 +89,7 @@ def test_one_eager_assignor_among_those_offered_makes_the_member_eager(simulatio
     assert group.cluster.group("g").protocol == "range"
 
 
+@pytest.mark.gate
 def test_group_changes_from_eager_to_cooperative_in_two_rolling_restarts(simulation: Simulation) -> None:
     group = Group(simulation)
     steps = [("range",), ("range", "cooperative-sticky"), ("cooperative-sticky",)]
@@ -114,6 +116,7 @@ def test_partitions_of_unsubscribed_topics_are_revoked_before_the_join(simulatio
     assert [(call.what, len(call.partitions)) for call in member.calls] == [("revoked", 2), ("assigned", 0)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["moves", "crashes"])
 def test_coordinator_change_during_a_cooperative_rebalance_loses_no_partition(
     simulation: Simulation, how: str
@@ -143,6 +146,7 @@ def test_coordinator_change_during_a_cooperative_rebalance_loses_no_partition(
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
+@pytest.mark.gate
 def test_commit_of_revoked_partitions_succeeds_in_the_listener(simulation: Simulation) -> None:
     group = Group(simulation, enable_auto_commit=False, **COOPERATIVE)
     values = group.produce(600)
@@ -165,6 +169,7 @@ def test_commit_of_revoked_partitions_succeeds_in_the_listener(simulation: Simul
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
+@pytest.mark.gate
 def test_evicted_member_loses_all_partitions_and_rejoins(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5_000, **COOPERATIVE)
     first, second = group.member("a"), group.member("b")
@@ -219,6 +224,7 @@ def read_once(group: Group, first: Member, values: list[bytes]) -> None:
     assert sorted(first.read + others) == sorted(values), "each once"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_end_while_the_others_rejoin_commits_the_kept_partitions(simulation: Simulation, end: str) -> None:
     group, first, values = rejoining(simulation)
@@ -228,6 +234,7 @@ def test_end_while_the_others_rejoin_commits_the_kept_partitions(simulation: Sim
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_end_while_the_others_rejoin_does_not_wait_for_a_fetch(simulation: Simulation, end: str) -> None:
     group, first, values = rejoining(simulation, fetch_max_wait_ms=20_000)
@@ -237,6 +244,7 @@ def test_end_while_the_others_rejoin_does_not_wait_for_a_fetch(simulation: Simul
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_end_while_the_leader_assigns_commits_in_the_new_generation(simulation: Simulation, end: str) -> None:
     group, first, values = rejoining(simulation)
@@ -248,6 +256,7 @@ def test_end_while_the_leader_assigns_commits_in_the_new_generation(simulation: 
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_end_just_as_the_rebalance_completes_commits_in_the_new_generation(
     simulation: Simulation, end: str
@@ -263,6 +272,7 @@ def test_end_just_as_the_rebalance_completes_commits_in_the_new_generation(
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_commit_that_arrives_after_the_rebalance_is_repeated_in_the_new_generation(
     simulation: Simulation, end: str
@@ -281,6 +291,7 @@ def test_commit_that_arrives_after_the_rebalance_is_repeated_in_the_new_generati
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 def test_commit_while_the_others_rejoin_raises_at_once(simulation: Simulation) -> None:
     """Only the last commit is sent then: the application can poll and commit again."""
     group, first, _ = rejoining(simulation)
@@ -291,6 +302,7 @@ def test_commit_while_the_others_rejoin_raises_at_once(simulation: Simulation) -
     assert group.cluster.history.count(OffsetCommitRequest) == sent
 
 
+@pytest.mark.gate
 def test_close_of_a_member_that_is_removed_meanwhile_sends_no_commit_of_its_successor(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -308,6 +320,7 @@ def test_close_of_a_member_that_is_removed_meanwhile_sends_no_commit_of_its_succ
     assert [message for message in caplog.messages if "the last commit of " in message]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ENDS)
 def test_end_in_a_rebalance_that_does_not_complete_warns_of_the_missing_commit(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, end: str
@@ -324,6 +337,7 @@ def test_end_in_a_rebalance_that_does_not_complete_warns_of_the_missing_commit(
     assert "some records can be redelivered" in message
 
 
+@pytest.mark.gate
 def test_close_while_the_others_rejoin_finds_the_next_coordinator(simulation: Simulation) -> None:
     group, first, values = rejoining(simulation, brokers=3)
     before = group.cluster.coordinator("g")
@@ -337,6 +351,7 @@ def test_close_while_the_others_rejoin_finds_the_next_coordinator(simulation: Si
     read_once(group, first, values)
 
 
+@pytest.mark.gate
 def test_close_while_the_others_rejoin_looks_up_the_coordinator_that_refused_the_commit(
     simulation: Simulation,
 ) -> None:
@@ -408,6 +423,7 @@ def test_rolling_restart_of_many_static_members_causes_no_rebalance(simulation: 
     assert [member.owned for member in group.members] == owned
 
 
+@pytest.mark.gate
 def test_absent_static_member_is_removed_after_its_session_timeout(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")
@@ -418,6 +434,7 @@ def test_absent_static_member_is_removed_after_its_session_timeout(simulation: S
     assert group.turn_until(lambda: len(second.owned) == 6, 9) > 5
 
 
+@pytest.mark.gate
 def test_static_member_leaves_with_leave_group(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")
@@ -443,6 +460,7 @@ def test_static_member_that_does_not_poll_stops_heartbeats_without_leaving(simul
     group.turn_until(lambda: len(second.owned) == 6, 6)
 
 
+@pytest.mark.gate
 def test_rejoining_static_leader_keeps_the_assignment(simulation: Simulation) -> None:
     group = Group(simulation)
     members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2", "till-3")]
@@ -457,6 +475,7 @@ def test_rejoining_static_leader_keeps_the_assignment(simulation: Simulation) ->
     assert again.owned == before[leader.name]
 
 
+@pytest.mark.gate
 def test_partition_a_static_member_must_revoke_is_read_after_its_restart(simulation: Simulation) -> None:
     """It comes back without a rebalance to what it was to keep, and knows of nothing to give up."""
     group = Group(simulation, {"orders": 6, "refunds": 1}, **COOPERATIVE)
@@ -477,6 +496,7 @@ def test_partition_a_static_member_must_revoke_is_read_after_its_restart(simulat
     assert len(again.what("assigned")[0]) == 3, "what was left to it came at once"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("grows", rest_in_gate(["while it is away", "afterwards"]))
 def test_partitions_that_come_while_a_static_leader_restarts_are_read(
     simulation: Simulation, grows: str
@@ -515,6 +535,7 @@ def test_new_topic_of_a_rejoining_static_leader_is_read(simulation: Simulation) 
     assert {partition.topic for partition in again.owned} == {"orders", "refunds"}
 
 
+@pytest.mark.gate
 def test_manual_assignment_sends_no_join_group(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(60)

@@ -290,6 +290,7 @@ def test_a_partition_that_a_leader_names_twice_is_assigned_once(simulation: Simu
     assert member.what("assigned") == [[0, 1]]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["moved", "crashed"])
 def test_leave_group_of_a_joining_member_finds_the_new_coordinator(simulation: Simulation, how: str) -> None:
     """Else the group waited for the member until its session was over."""
@@ -327,6 +328,7 @@ def test_unfinished_rebalances_are_counted_and_warned_of(
     assert member.errors == []
 
 
+@pytest.mark.gate
 def test_endless_rebalances_are_retried_with_backoff(simulation: Simulation) -> None:
     group = Group(simulation)
     group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)

@@ -105,6 +105,7 @@ def test_member_without_partitions_stays_and_takes_over(simulation: Simulation) 
     assert owner.read + spare.read == [b"%d" % number for number in range(5)]
 
 
+@pytest.mark.gate
 def test_committed_records_of_one_member_are_not_read_by_the_next(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(600)
@@ -116,6 +117,7 @@ def test_committed_records_of_one_member_are_not_read_by_the_next(simulation: Si
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
+@pytest.mark.gate
 def test_crashed_member_is_replaced_after_its_session_timeout(simulation: Simulation) -> None:
     group = Group(simulation)
     dead = group.member("a")
@@ -141,6 +143,7 @@ def test_heartbeats_continue_while_the_application_computes(simulation: Simulati
     assert len(busy.calls) == before, "nothing has happened to it"
 
 
+@pytest.mark.gate
 def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,6 +194,7 @@ def test_wakeup_ends_a_poll_that_waits_for_the_group(simulation: Simulation) -> 
     del first
 
 
+@pytest.mark.gate
 def test_iterating_takes_part_in_rebalances(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(300)
@@ -355,6 +359,7 @@ def test_topics_that_are_left_out_while_the_member_joins_are_not_taken_on(
     assert {one.topic for call in member.calls for one in call.partitions} == {"refunds"}
 
 
+@pytest.mark.gate
 def test_partitions_that_are_added_are_shared_out(simulation: Simulation) -> None:
     group = Group(simulation, metadata_max_age_ms=2000)
     group.member("a"), group.member("b")
@@ -364,6 +369,7 @@ def test_partitions_that_are_added_are_shared_out(simulation: Simulation) -> Non
     assert sorted(len(one.owned) for one in group.members) == [5, 5]
 
 
+@pytest.mark.gate
 def test_a_pattern_finds_topics_that_come_later(simulation: Simulation) -> None:
     group = Group(simulation, {"orders": 2, "other": 2}, metadata_max_age_ms=2000)
     members = [group.member(name, subscribes=False) for name in ("a", "b")]
@@ -397,6 +403,7 @@ def test_a_pattern_is_joined_for_when_all_topics_are_known_and_not_for_those_tha
     assert member.what("assigned") == [[0, 1]]
 
 
+@pytest.mark.gate
 def test_enforce_rebalance_makes_the_leader_reassign(simulation: Simulation) -> None:
     group = Group(simulation)
     first, second = group.member("a"), group.member("b")
@@ -474,6 +481,7 @@ def test_health_and_explain_describe_the_group(simulation: Simulation) -> None:
     assert "rebalances: a heartbeat reported it" in member.consumer.explain()
 
 
+@pytest.mark.gate
 def test_explain_names_coordinator_and_other_members_while_a_join_waits(simulation: Simulation) -> None:
     """The leader of the last generation knows the others; everyone else knows only the coordinator."""
     group = Group(simulation)
@@ -603,6 +611,7 @@ def test_pending_revocation_is_forgotten_with_the_membership(simulation: Simulat
     assert group.cluster.history.count(JoinGroupRequest) == joins, "no member rebalances without a reason"
 
 
+@pytest.mark.gate
 def test_former_leader_requests_only_the_topics_that_it_reads(simulation: Simulation) -> None:
     group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2}, metadata_max_age_ms=2000)
     leader, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
@@ -619,6 +628,7 @@ def test_former_leader_requests_only_the_topics_that_it_reads(simulation: Simula
     assert {topic.name for request in requests for topic in request.topics or []} == {"orders"}
 
 
+@pytest.mark.gate
 def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed(
     simulation: Simulation,
 ) -> None:
@@ -645,6 +655,7 @@ def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed
     assert {topic.name for request in requests for topic in request.topics or []} == {"notes"}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ["follower", "unsubscribe"])
 def test_former_leader_does_not_request_the_topics_of_the_other_members(
     simulation: Simulation, end: str

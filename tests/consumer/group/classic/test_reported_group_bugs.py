@@ -309,6 +309,7 @@ def test_known_bugs_of_other_clients_do_not_occur(name: str, simulation: Simulat
     story(simulation)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", rest_in_gate(BUGS))
 def test_with_the_bug_planted_it_does_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     story, plant = BUGS[name]

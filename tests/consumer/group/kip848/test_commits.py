@@ -75,6 +75,7 @@ def test_a_stale_epoch_is_tried_again_with_the_new_one(simulation: Simulation) -
     assert group.cluster.group("g").offsets[FIRST] == 5
 
 
+@pytest.mark.gate
 def test_an_epoch_that_moves_on_while_a_commit_is_under_way_costs_nothing(simulation: Simulation) -> None:
     """The other member joins while this one's thread waits for the answer: the epoch is another by then."""
     group, member = settled(simulation)
@@ -130,6 +131,7 @@ def test_commit_of_an_expelled_member_raises_commit_failed(
     assert len(beats(group)) > before, "a heartbeat shows at once whether that is so"
 
 
+@pytest.mark.gate
 def test_the_last_commit_of_an_earlier_membership_is_never_sent_again(simulation: Simulation) -> None:
     """The id outlives the membership, so a new epoch would let it through, over the next owner's commit."""
     group = consumer_group(simulation, auto_commit_interval_ms=60_000)
@@ -194,6 +196,7 @@ def test_member_expelled_during_an_offset_fetch_reads_after_rejoining(simulation
     assert member.errors == []
 
 
+@pytest.mark.gate
 def test_automatic_commits_continue_through_rebalances(simulation: Simulation) -> None:
     group = consumer_group(simulation, auto_commit_interval_ms=200)
     member = group.member("a")
@@ -219,6 +222,7 @@ def knowing_nothing(request: Any, response: Any) -> Any:
     return changed
 
 
+@pytest.mark.gate
 def test_a_broker_that_knows_nothing_of_the_topic_does_not_keep_the_last_commit_back(
     simulation: Simulation,
 ) -> None:
@@ -257,6 +261,7 @@ def test_revocation_does_not_wait_for_commits_of_a_deleted_topic(simulation: Sim
     assert group.turn_until(lambda: not parts.commits.count, 30) < 2
 
 
+@pytest.mark.gate
 def test_positions_of_unsubscribed_topics_are_committed(
     simulation: Simulation,
 ) -> None:

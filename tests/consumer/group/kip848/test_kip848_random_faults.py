@@ -16,7 +16,7 @@ from pykafka2.testing import Simulation
 from tests.consumer.group.kip848.groups import BEATS, consumer_group
 from tests.consumer.group.life import Group
 from tests.consumer.group.test_group_random_faults import CONFIG, OPTIONS, Storm
-from tests.gate import rest_in_gate
+from tests.gate import rest_in_long
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +55,6 @@ def ride_out(seed: int) -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("seed", rest_in_gate(list(range(6))))
+@pytest.mark.parametrize("seed", rest_in_long(range(6), in_gate=2))
 def test_a_group_rides_out_a_storm(seed: int) -> None:
     ride_out(seed)

@@ -47,6 +47,7 @@ def test_a_new_member_asks_in_this_order(simulation: Simulation) -> None:
     )
 
 
+@pytest.mark.gate
 def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     first = group.member("a")
@@ -63,6 +64,7 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
     assert "lost" not in {call.what for call in first.calls}
 
 
+@pytest.mark.gate
 def test_only_moving_partitions_are_revoked_and_reading_continues(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     values = group.produce(120)
@@ -77,6 +79,7 @@ def test_only_moving_partitions_are_revoked_and_reading_continues(simulation: Si
     assert second.what("assigned")[-1] == [3, 4, 5]
 
 
+@pytest.mark.gate
 def test_crashed_member_is_replaced_after_its_session_timeout(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     dead, alive = group.member("a"), group.member("b")
@@ -101,6 +104,7 @@ def test_heartbeats_continue_while_the_application_computes(simulation: Simulati
     assert len(busy.calls) == before, "nothing has happened to it"
 
 
+@pytest.mark.gate
 def test_heartbeats_follow_the_interval_of_the_coordinator(simulation: Simulation) -> None:
     group = consumer_group(simulation, config={"group.consumer.heartbeat.interval.ms": 700})
     member = group.member("a")
@@ -185,6 +189,7 @@ def test_unsubscribing_leaves_and_subscribing_joins_again_under_the_same_id(simu
     assert [one.member_epoch for one in beats(group)].count(0) == 2
 
 
+@pytest.mark.gate
 def test_listener_that_raises_does_not_stop_the_rebalance(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     first = group.member("a")
@@ -216,6 +221,7 @@ def test_a_listener_may_unsubscribe(simulation: Simulation, when: str) -> None:
     assert len(group.cluster.group("g").members) == 1
 
 
+@pytest.mark.gate
 def test_a_listener_may_subscribe_to_something_else(simulation: Simulation) -> None:
     group = consumer_group(simulation, {"orders": 6, "bills": 2})
     member = group.member("a")

@@ -59,6 +59,7 @@ def test_leave_group_argument_of_close_decides_the_leave_epoch(
     assert len(group.cluster.group("g").members) == (epochs != [-1])
 
 
+@pytest.mark.gate
 def test_duplicate_static_member_is_refused_and_the_first_continues(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     first = group.member("a", group_instance_id="till-1")

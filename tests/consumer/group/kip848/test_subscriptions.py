@@ -46,6 +46,7 @@ def test_topics_can_be_added_and_taken_away(simulation: Simulation) -> None:
     assert set(membership(member).target.partitions) == set(reconciliation(member)._ids.values())  # type: ignore[union-attr]
 
 
+@pytest.mark.gate
 def test_topics_taken_away_and_added_again_between_two_heartbeats_are_read_on(
     simulation: Simulation,
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_pattern_of_python_is_matched_here(simulation: Simulation) -> None:
     group.turn_until(lambda: topics_of([member]) == {"orders", "orders2"}, 5)
 
 
+@pytest.mark.gate
 def test_a_subscription_pattern_is_resolved_by_the_brokers(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     values = group.produce(20) + group.produce(20, "orders-eu", start=20)
@@ -97,6 +99,7 @@ def test_topics_that_are_made_later_are_found_by_the_brokers(simulation: Simulat
     assert topics_of([member, other]) == {"orders", "new-one"}
 
 
+@pytest.mark.gate
 def test_regex_replaces_topic_names_and_names_replace_a_regex(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     member = patterned(group, SubscriptionPattern("orders.*"))
@@ -142,6 +145,7 @@ def test_an_empty_subscription_pattern_is_refused() -> None:
         consumer.subscribe(pattern=SubscriptionPattern(""))
 
 
+@pytest.mark.gate
 def test_partitions_that_are_added_are_read(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     first, second = group.member("a"), group.member("b")
@@ -164,6 +168,7 @@ def test_a_topic_that_is_made_later_is_read_when_it_is_there(simulation: Simulat
     assert member.what("assigned") == [[], [0, 1, 2]]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("gone_for", [0.0, 1.0], ids=["at once", "after a second"])
 def test_recreated_topic_is_another_topic(simulation: Simulation, gone_for: float) -> None:
     group = consumer_group(simulation)
@@ -198,6 +203,7 @@ def test_an_assignment_waits_for_topics_that_the_metadata_does_not_name_yet(simu
     assert member.what("assigned") == [[0, 1], [0, 1]], "one call for each topic, none for the waiting"
 
 
+@pytest.mark.gate
 def test_slow_iteration_takes_a_topic_as_soon_as_its_name_is_known(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     group.produce(200)

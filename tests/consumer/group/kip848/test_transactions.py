@@ -54,6 +54,7 @@ def test_offsets_go_with_the_transaction_and_name_the_members_epoch(simulation: 
     producer.close()
 
 
+@pytest.mark.gate
 def test_expelled_member_cannot_commit_offsets_in_its_transaction(simulation: Simulation) -> None:
     group, member, producer = copier(simulation)
     metadata = member.consumer.group_metadata()

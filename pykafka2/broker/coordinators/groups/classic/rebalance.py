@@ -8,7 +8,7 @@ handles the requests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pykafka2.broker.coordinators.groups.classic.state import (
     ClassicGroup,
@@ -35,8 +35,11 @@ from pykafka2.protocol.messages.group_records import GroupMetadataKey
 
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
+    from pykafka2.broker.coordinators.groups.share.state import ShareGroup
 
-Groups = dict[str, "ClassicGroup | ConsumerGroup"]
+AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | ShareGroup"
+
+Groups = dict[str, "AnyGroup"]
 """Every group of a shard, by id."""
 
 FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9

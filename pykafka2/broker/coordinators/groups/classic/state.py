@@ -95,6 +95,8 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 class ClassicGroup:
     """One group of the classic protocol."""
 
+    kind = "classic"
+
     def __init__(self, group_id: str, changed_ms: int | None = None) -> None:
         self.id = group_id
         self.state = GroupState.EMPTY

@@ -8,7 +8,6 @@ new epoch. It is assigned a partition only when that has no owner. Pure function
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 
 import attrs
 
@@ -29,6 +28,7 @@ from pykafka2.broker.coordinators.settings import (
     GroupConfigs,
     GroupSettings,
     Topics,
+    hash_of_topics,
     no_group_configs,
     seconds_of,
 )
@@ -226,17 +226,8 @@ class ConsumerSteps:
 
     def hash_of(self, group: ConsumerGroup) -> int:
         """Return a hash that changes with the topics that the group subscribes to."""
-        names = sorted(
-            {name for member in group.members.values() for name in group.subscribed_topics(member)}
-        )
-        if not names:
-            return 0
-        digest = blake2b(digest_size=8)
-        for name in names:
-            topic_id = self.topics.id_of(name)
-            if topic_id is not None:
-                digest.update(topic_id + b"%d" % self.topics.partition_count(name))
-        return int.from_bytes(digest.digest(), "big", signed=True)
+        names = {name for member in group.members.values() for name in group.subscribed_topics(member)}
+        return hash_of_topics(self.topics, names)
 
     def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
         """Compute a new target assignment if the group epoch is ahead of it.

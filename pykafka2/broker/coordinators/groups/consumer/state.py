@@ -39,9 +39,9 @@ Target = Mapping[bytes, frozenset[int]]
 class MemberState(IntEnum):
     """A member's progress towards its target; the value is the one in the log."""
 
-    STABLE = 1
-    UNREVOKED_PARTITIONS = 2
-    UNRELEASED_PARTITIONS = 3
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
 
 
 class ConsumerGroupState(Enum):
@@ -140,6 +140,9 @@ def _from_wire(topics: Iterable[records.TopicPartitions], default_epoch: int) ->
 
 class ConsumerGroup:
     """One group. Only the replay_* and remove_* methods change durable state."""
+
+    kind = "consumer"
+    protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id

@@ -62,9 +62,10 @@ def test_every_partition_is_assigned_to_exactly_one_subscriber(
     assert ASSIGNORS[name](dict(reversed(members.items())), sizes) == found
 
 
+@pytest.mark.gate
 @given(before=SUBSCRIPTIONS, after=SUBSCRIPTIONS, sizes=SIZES)
 @example(before=[frozenset({T1})], after=[frozenset({T1}), frozenset({T1, T2})], sizes={T1: 7, T2: 1})
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_uniform_differs_by_at_most_one_between_readers_of_a_topic(
     before: list[frozenset[bytes]], after: list[frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from pykafka2.broker.coordinators.groups.consumer.state import (
     MemberState,
     Target,
 )
+from tests.gate import examples
 
 T1, T2 = b"1" * 16, b"2" * 16
 BOTH = frozenset({T1, T2})
@@ -66,11 +68,12 @@ def test_free_partitions_are_assigned_while_others_wait_for_revocation() -> None
     assert owned_by(member) == {(T1, 0), (T2, 2)}
 
 
+@pytest.mark.gate
 @given(
     targets=st.lists(st.lists(st.sampled_from("ab-"), min_size=6, max_size=6), min_size=1, max_size=4),
     turns=st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=12),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_members_reach_every_target_and_never_own_a_partition_together(
     targets: list[list[str]], turns: list[tuple[str, bool]]
 ) -> None:
@@ -96,3 +99,14 @@ def test_members_reach_every_target_and_never_own_a_partition_together(
             assert not holds["a"] & holds["b"]
     assert {name: owned_by(group.members[name]) for name in "ab"} == wanted
     assert {group.members[name].state for name in "ab"} == {MemberState.STABLE}
+
+
+def test_states_of_members_in_the_log_are_kafkas() -> None:
+    """Apache Kafka opens such a data directory: 0 is stable, as it writes itself."""
+    values = [ConsumerMember("m", state=state).current_value().state for state in MemberState]
+    assert values == [0, 1, 2]
+    assert [state.name for state in MemberState] == [
+        "STABLE",
+        "UNREVOKED_PARTITIONS",
+        "UNRELEASED_PARTITIONS",
+    ]

@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -34,8 +35,13 @@ public final class RealKafka {
         for (KafkaRaftServer server : servers) {
             starting.add(starters.submit(server::startup)); // ends when the broker is registered and unfenced
         }
-        for (Future<?> one : starting) {
-            one.get();
+        try {
+            for (Future<?> one : starting) {
+                one.get();
+            }
+        } catch (ExecutionException failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1); // the threads of the nodes that started would keep the JVM alive
         }
         starters.shutdown();
         System.out.println("READY");

@@ -1,0 +1,1 @@
+"""Compares share consumers."""

@@ -1,0 +1,258 @@
+"""Share groups: two groups and two topics in virtual time, on two brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from pykafka2 import KafkaShareConsumer, ShareRecord, TopicPartition
+from pykafka2.admin import ConfigResource, GroupListing, ItemsFailed
+from pykafka2.errors import (
+    CoordinatorLoadInProgress,
+    GroupIdNotFound,
+    IllegalArgument,
+    NonEmptyGroup,
+    UnknownTopicOrPartition,
+)
+from pykafka2.testing import Simulation
+from tests.admin.worlds import World
+from tests.broker.share.live import SMALL
+
+pytestmark = pytest.mark.gate
+
+ORDERS = [TopicPartition("orders", number) for number in range(3)]
+PAYMENTS = [TopicPartition("payments", number) for number in range(2)]
+GROUPS = ("queue-1", "queue-2")
+
+
+class ShareWorld(World):
+    """A world whose groups `GROUPS` read from the earliest offset."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation, config=SMALL)
+        earliest = {"share.auto.offset.reset": "earliest"}
+        self.admin.alter_configs({ConfigResource("GROUP", name): earliest for name in GROUPS})
+        self.fill("orders", [5, 2, 1])
+        self.fill("payments", [1, 3])
+
+    def share_member(self, group: str, *topics: str) -> KafkaShareConsumer[Any, Any]:
+        return KafkaShareConsumer(
+            *topics,
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            group_id=group,
+            client_id=f"{group}-member",
+            share_acknowledgement_mode="explicit",
+            runtime=self.simulation.runtime.at(f"{group}-member"),
+        )
+
+
+@pytest.fixture
+def world(simulation: Simulation) -> Iterator[ShareWorld]:
+    world = ShareWorld(simulation)
+    yield world
+    world.close()
+
+
+def taken(member: KafkaShareConsumer[Any, Any], count: int) -> list[ShareRecord[Any, Any]]:
+    """Return so many records, by partition and offset."""
+    found: list[ShareRecord[Any, Any]] = []
+    while len(found) < count:
+        for records in member.poll(1000).values():
+            found += records
+    return sorted(found, key=lambda one: (one.topic, one.partition, one.offset))
+
+
+def accepted(world: ShareWorld, group: str, topic: str, count: int, accepts: int) -> None:
+    """Have a member take `count` records of a topic, accept some, and leave."""
+    with world.share_member(group, topic) as member:
+        for record in taken(member, count)[:accepts]:
+            with record:
+                pass
+        member.commit()
+
+
+def test_share_groups_are_listed_and_described_with_their_members(world: ShareWorld) -> None:
+    first, second = (world.share_member(name, "orders", "payments") for name in GROUPS)
+    with first, second:
+        taken(first, 12)
+        taken(second, 12)
+        listed = world.admin.list_groups(types=["Share"])
+        assert listed == [GroupListing(name, "share", "Stable", "Share") for name in GROUPS]
+        assert world.admin.list_groups(states=["Empty"], types=["Share"]) == []
+        described = world.admin.describe_share_groups(GROUPS, include_authorized_operations=True)
+    for name, group in described.items():
+        assert (group.group_id, group.state, group.type, group.protocol) == (name, "Stable", "Share", "share")
+        assert group.assignor == "simple"
+        assert group.epoch == group.assignment_epoch is not None
+        assert group.coordinator is not None
+        assert set(group.authorized_operations or ()) >= {"READ", "DELETE", "DESCRIBE"}
+        (member,) = group.members
+        assert (member.client_id, member.assignment) == (f"{name}-member", (*ORDERS, *PAYMENTS))
+        assert (member.topics, member.group_instance_id) == (("orders", "payments"), None)
+    empty = world.admin.describe_share_groups(GROUPS)
+    assert [(group.state, group.members) for group in empty.values()] == [("Empty", ()), ("Empty", ())]
+
+
+def test_groups_of_other_types_are_not_share_groups_and_the_reverse(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 0)
+    for name in ("classic", "kept"):
+        world.commit(name, {ORDERS[0]: 1})
+    admin = world.admin
+    for call in (admin.describe_share_groups, admin.delete_share_groups):
+        outcomes = call(["classic", "missing"], raise_errors=False)
+        assert {name: type(error) for name, error in outcomes.errors.items()} == {
+            "classic": GroupIdNotFound,
+            "missing": GroupIdNotFound,
+        }
+    for call in (admin.describe_groups, admin.delete_groups):
+        with pytest.raises(ItemsFailed, match="'queue-1' is a share group; use describe_share_groups"):
+            call(["queue-1", "classic"])
+    assert dict(admin.list_share_group_offsets("missing")) == {}
+    with pytest.raises(GroupIdNotFound):
+        admin.alter_share_group_offsets("kept", {ORDERS[0]: 1})
+
+
+def test_start_offsets_have_the_lag_of_records_that_are_not_done(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 2)
+    accepted(world, "queue-2", "payments", 4, 4)
+    listed = {name: world.admin.list_share_group_offsets(name) for name in GROUPS}
+    assert [(one.offset, one.lag) for one in listed["queue-1"].values()] == [(2, 3), (0, 2), (0, 1)]
+    assert [one.lag for one in listed["queue-2"].values()] == [0, 0]
+    assert list(listed["queue-1"]) == ORDERS
+    world.fill("payments", [2, 0])
+    some = world.admin.list_share_group_offsets("queue-2", [PAYMENTS[0], ORDERS[0]])
+    assert dict(some) == {PAYMENTS[0]: attrs.evolve(listed["queue-2"][PAYMENTS[0]], lag=2)}
+
+
+def test_altered_offsets_are_where_the_group_continues(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 8)
+    outcomes = world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: 3, ORDERS[1]: 1})
+    assert dict(outcomes) == {ORDERS[0]: None, ORDERS[1]: None}
+    with world.share_member("queue-1", "orders") as member:
+        assert [(one.partition, one.offset) for one in taken(member, 3)] == [(0, 3), (0, 4), (1, 1)]
+        with pytest.raises(NonEmptyGroup):
+            world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: 0})
+        with pytest.raises(NonEmptyGroup):
+            world.admin.reset_share_group_offsets("queue-1", to="earliest")
+        with pytest.raises(NonEmptyGroup):
+            world.admin.delete_share_group_offsets("queue-1", ["orders"])
+        with pytest.raises(ItemsFailed, match="NonEmptyGroup"):
+            world.admin.delete_share_groups(["queue-1"])
+
+
+def test_offset_of_a_missing_partition_is_not_set_and_others_are(world: ShareWorld) -> None:
+    missing = TopicPartition("orders", 9)
+    outcomes = world.admin.alter_share_group_offsets(
+        "queue-1", {ORDERS[0]: 3, missing: 1}, raise_errors=False
+    )
+    assert outcomes.succeeded == {ORDERS[0]: None}
+    assert isinstance(outcomes.errors[missing], UnknownTopicOrPartition)
+    assert [one.offset for one in world.admin.list_share_group_offsets("queue-1").values()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("target", "offsets"),
+    [
+        ({"to": "earliest"}, [0, 0, 0]),
+        ({"to": "latest"}, [5, 2, 1]),
+        ({"to": "current"}, [2, 0, 0]),
+        ({"shift": 2}, [4, 2, 1]),
+        ({"offset": 1}, [1, 1, 1]),
+        ({"timestamp_ms": 1_003_000}, [3, 2, 1]),
+    ],
+)
+def test_offsets_are_reset_to_a_target(world: ShareWorld, target: dict[str, Any], offsets: list[int]) -> None:
+    accepted(world, "queue-1", "orders", 8, 2)
+    wanted = dict(zip(ORDERS, offsets, strict=True))
+    reset = world.admin.reset_share_group_offsets
+    assert reset("queue-1", ["orders"], dry_run=True, **target) == wanted
+    assert world.admin.list_share_group_offsets("queue-1")[ORDERS[0]].offset == 2
+    assert reset("queue-1", **target) == wanted
+    listed = world.admin.list_share_group_offsets("queue-1")
+    assert {partition: listed[partition].offset for partition in listed} == wanted
+
+
+def test_reset_of_a_group_that_does_not_exist_creates_it(world: ShareWorld) -> None:
+    assert world.admin.reset_share_group_offsets("new", to="latest") == {}
+    assert world.admin.reset_share_group_offsets("new", [ORDERS[0]], to="latest") == {ORDERS[0]: 5}
+    assert world.admin.describe_share_groups(["new"])["new"].state == "Empty"
+    with pytest.raises(IllegalArgument, match="has no offset of orders-1"):
+        world.admin.reset_share_group_offsets("new", ["orders"], shift=1)
+
+
+def test_offsets_of_whole_topics_are_deleted(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 8)
+    outcomes = world.admin.delete_share_group_offsets("queue-1", ["orders", "payments"], raise_errors=False)
+    assert outcomes.succeeded == {"orders": None}
+    assert isinstance(outcomes.errors["payments"], UnknownTopicOrPartition)
+    assert dict(world.admin.list_share_group_offsets("queue-1")) == {}
+    with world.share_member("queue-1", "orders") as member:
+        assert len(taken(member, 8)) == 8
+
+
+def test_empty_share_groups_are_deleted_with_their_offsets(world: ShareWorld) -> None:
+    for name in GROUPS:
+        accepted(world, name, "orders", 8, 8)
+    outcomes = world.admin.delete_share_groups([*GROUPS, "missing"], raise_errors=False)
+    assert outcomes.succeeded == dict.fromkeys(GROUPS)
+    assert isinstance(outcomes.errors["missing"], GroupIdNotFound)
+    assert world.admin.list_groups(types=["Share"]) == []
+    with world.share_member("queue-1", "orders") as member:
+        assert len(taken(member, 8)) == 8
+
+
+def test_state_that_cannot_be_read_is_retried_or_reported_by_partition(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 2)
+
+    def unreadable(request: Any, response: Any) -> Any:
+        partitions = response.groups[0].topics[0].partitions
+        first, second, _ = sorted(partitions, key=lambda one: one.partition_index)
+        first.error_code, second.lag = CoordinatorLoadInProgress.code, -1
+        return response
+
+    for raise_errors in (True, False):
+        rule = world.cluster.controls.rule(
+            api="DescribeShareGroupOffsets", times=1, then="replace_reply", reply=unreadable
+        )
+        listed = world.admin.list_share_group_offsets("queue-1", raise_errors=raise_errors)
+        assert rule.fired == 1
+        if raise_errors:
+            assert [(one.offset, one.lag) for one in listed.values()] == [(2, 3), (0, 2), (0, 1)]
+        else:
+            assert [(one.offset, one.lag) for one in listed.succeeded.values()] == [(0, None), (0, 1)]
+            assert {one: type(error) for one, error in listed.errors.items()} == {
+                ORDERS[0]: CoordinatorLoadInProgress
+            }
+    with pytest.raises(IllegalArgument, match="partitions"):
+        world.admin.list_share_group_offsets("queue-1", "orders")  # type: ignore[arg-type]
+    with pytest.raises(IllegalArgument, match=r"offsets\[orders-0\]"):
+        world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: -1})
+
+
+def test_reset_stays_within_the_log_and_a_dry_run_needs_no_empty_group(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 8)
+    world.admin.delete_records({ORDERS[0]: 3})
+    reset = world.admin.reset_share_group_offsets
+    assert reset("queue-1", [ORDERS[0]], offset=1) == {ORDERS[0]: 3}
+    with world.share_member("queue-1", "orders") as member:
+        taken(member, 2)
+        assert reset("queue-1", [ORDERS[0]], to="latest", dry_run=True) == {ORDERS[0]: 5}
+
+
+def test_topics_without_offsets_fail_when_their_offsets_are_deleted(world: ShareWorld) -> None:
+    accepted(world, "queue-1", "orders", 8, 8)
+    world.admin.delete_share_group_offsets("queue-1", ["orders"])
+    outcomes = world.admin.delete_share_group_offsets("queue-1", ["orders"], raise_errors=False)
+    assert outcomes.succeeded == {}
+    assert isinstance(outcomes.errors["orders"], UnknownTopicOrPartition)
+
+    def without_entries(request: Any, response: Any) -> Any:
+        response.responses.clear()
+        return response
+
+    world.cluster.controls.rule(api="DeleteShareGroupOffsets", then="replace_reply", reply=without_entries)
+    with pytest.raises(ItemsFailed, match="orders has no offset"):
+        world.admin.delete_share_group_offsets("queue-1", ["orders"])

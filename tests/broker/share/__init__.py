@@ -1,0 +1,1 @@
+"""Tests of share groups on the leaders of their partitions."""
