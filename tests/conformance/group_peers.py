@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import queue
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Protocol
 
@@ -122,7 +124,12 @@ class ConfluentMember:
 
 
 class KafkaPythonMember:
-    """kafka-python."""
+    """kafka-python, which a thread of its own polls all the time.
+
+    It forgets a join that ends between two polls, and joins again (seen in 3.0.12): two members that one
+    thread polled in turn rebalanced for ever, now and then.  So it may have read a little more than `poll`
+    has returned, and `commit` commits that, too.
+    """
 
     def __init__(self, bootstrap_servers: str, group_id: str, topic: str, **options: Any) -> None:
         self._consumer: Any = _kafka_python().KafkaConsumer(
@@ -138,19 +145,40 @@ class KafkaPythonMember:
         # Its first request for metadata names no topic.  A leader that assigns before the next answer came
         # owns nothing ("No partition metadata for topic"), and now and then never assigns again.
         assert self._consumer.partitions_for_topic(topic)
+        self._values: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._is_closing = False
+        self._thread = ThreadPoolExecutor(1)
+        self._polling = self._thread.submit(self._keep_polling)
+
+    def _keep_polling(self) -> None:
+        """Poll once, then stand in line again behind calls that wait."""
+        for records in self._consumer.poll(timeout_ms=100).values():
+            for record in records:
+                self._values.put(record.value)
+        if not self._is_closing:
+            self._polling = self._thread.submit(self._keep_polling)
 
     def poll(self, seconds: float) -> list[bytes]:
-        polled = self._consumer.poll(timeout_ms=round(seconds * 1000))
-        return [record.value for records in polled.values() for record in records]
+        if self._polling.done():
+            self._polling.result()  # Raises what has ended it.
+        try:
+            values = [self._values.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._values.empty():
+            values.append(self._values.get())
+        return values
 
     def owned(self) -> set[int]:
         return {one.partition for one in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        self._thread.submit(self._consumer.commit).result(TIMEOUT)
 
     def close(self) -> None:
-        self._consumer.close()
+        self._is_closing = True
+        with self._thread:
+            self._thread.submit(self._consumer.close).result(TIMEOUT)
 
 
 class AiokafkaMember:
