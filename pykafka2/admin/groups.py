@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from pykafka2.admin.arguments import one_of, text, texts, whole_number
-from pykafka2.admin.group_descriptions import classic_group, consumer_group
+from pykafka2.admin.group_descriptions import classic_group, consumer_group, share_group
 from pykafka2.admin.group_values import GroupDescription, GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import Listings, Outcomes
 from pykafka2.admin.places import at_all_brokers, at_coordinators
@@ -39,9 +39,10 @@ STATES = (
     "NotReady",
 )
 TYPES = ("Classic", "Consumer", "Share", "Streams")
+STREAMS = {"Streams": "a streams group; pykafka2 only lists such groups"}
 REFUSED = {
     "Share": "a share group; use describe_share_groups and the other calls for share groups",
-    "Streams": "a streams group; pykafka2 only lists such groups",
+    **STREAMS,
 }
 """Types of groups that these calls list, but do not describe, alter or delete."""
 POLL_SECONDS = 0.25
@@ -256,12 +257,16 @@ class GroupsAdmin:
     ) -> GroupDescription:
         """Block until a group has this state and, if given, exactly so many members; return it.
 
+        Waits for groups of consumers, classic and KIP-848, and for share groups, which are Empty, or Stable
+        from the first member on, before it has partitions.
+
         A group that does not exist yet is waited for; for `state="Dead"` a missing group is enough.
 
         Raises:
             KafkaTimeoutError: the group was not there, or had another state, until the timeout; names it.
-            IllegalArgument: an argument is not valid; no request was sent.
+            IllegalArgument: an argument is not valid, and no request was sent; or it is a streams group.
         """
+        text("group_id", group_id)
         wanted = one_of("state", state, STATES)
         if members is not None:
             whole_number("members", members, 0)
@@ -270,7 +275,7 @@ class GroupsAdmin:
         deadline = clock.monotonic() + seconds
         while True:
             left = max(0.0, deadline - clock.monotonic())
-            outcomes = self.describe_groups([group_id], timeout=max(left, POLL_SECONDS), raise_errors=False)
+            outcomes = self._described_of_any_type(group_id, max(left, POLL_SECONDS))
             error = outcomes.errors.get(group_id)
             if error is None:
                 found = outcomes[group_id]
@@ -298,6 +303,26 @@ class GroupsAdmin:
         self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
     ) -> Outcomes[str, GroupDescription]:
         """Return the outcomes of `describe_groups`."""
+        outcomes = self._described_consumers(names, timeout, operations, waits)
+        missing = [name for name, error in outcomes.errors.items() if isinstance(error, GroupIdNotFound)]
+        outcomes.errors.update(self._refusals(missing, timeout, waits))
+        return outcomes
+
+    def _described_of_any_type(self, group_id: str, timeout: float) -> Outcomes[str, GroupDescription]:
+        """Describe a group, also a share group, without waiting for its coordinator."""
+        outcomes = self._described_consumers([group_id], timeout, operations=False, waits=False)
+        if not isinstance(outcomes.errors.get(group_id), GroupIdNotFound):
+            return outcomes
+        shares = self._described_share_groups("wait_for_group", [group_id], False, timeout, waits=False)
+        if not isinstance(shares.errors.get(group_id), GroupIdNotFound | UnsupportedVersion):
+            return shares
+        outcomes.errors.update(self._refusals([group_id], timeout, waits=False, refused=STREAMS))
+        return outcomes
+
+    def _described_consumers(
+        self, names: list[str], timeout: float | None, operations: bool, waits: bool
+    ) -> Outcomes[str, GroupDescription]:
+        """Describe groups of consumers, KIP-848 and classic."""
         from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
         from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 
@@ -326,13 +351,27 @@ class GroupsAdmin:
             timeout,
             waits,
         )
-        missing = [name for name, error in classic.errors.items() if isinstance(error, GroupIdNotFound)]
-        refused = self._refusals(missing, timeout, waits)
         found = outcomes.succeeded | classic.succeeded
-        errors = outcomes.errors | classic.errors | refused
+        errors = outcomes.errors | classic.errors
         return Outcomes(
             {name: found[name] for name in names if name in found},
             {name: errors[name] for name in names if name not in found},
+        )
+
+    def _described_share_groups(
+        self, operation: str, names: list[str], operations: bool, timeout: float | None, waits: bool = True
+    ) -> Outcomes[str, GroupDescription]:
+        from pykafka2.protocol.messages.share_group import ShareGroupDescribeRequest
+
+        return self._described_by(
+            operation,
+            names,
+            lambda groups: ShareGroupDescribeRequest(
+                group_ids=groups, include_authorized_operations=operations
+            ),
+            share_group,
+            timeout,
+            waits,
         )
 
     def _described_by(
@@ -357,18 +396,24 @@ class GroupsAdmin:
             waits=waits,
         )
 
-    def _refusals(self, names: list[str], timeout: float | None, waits: bool = True) -> dict[str, KafkaError]:
-        """Return an error for each share or streams group among these names."""
+    def _refusals(
+        self,
+        names: list[str],
+        timeout: float | None,
+        waits: bool = True,
+        refused: Mapping[str, str] = REFUSED,
+    ) -> dict[str, KafkaError]:
+        """Return an error for each group among these names whose type is refused."""
         if not names:
             return {}
         try:
-            listed = self.list_groups(types=REFUSED, timeout=timeout, raise_errors=waits)
+            listed = self.list_groups(types=refused, timeout=timeout, raise_errors=waits)
         except BrokerError:  # a broker before Kafka 3.8 has no such groups, and one may refuse the list
             return {}
         return {
-            group.group_id: IllegalArgument(f"group {group.group_id!r} is {REFUSED[group.type]}")
+            group.group_id: IllegalArgument(f"group {group.group_id!r} is {refused[group.type]}")
             for group in listed
-            if group.group_id in names and group.type in REFUSED
+            if group.group_id in names and group.type in refused
         }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.admin.arguments import partition_keys, partitions_of, text, texts, whole_number
-from pykafka2.admin.group_descriptions import share_group
 from pykafka2.admin.group_values import GroupDescription, ShareGroupOffset
 from pykafka2.admin.groups import GroupsAdmin
 from pykafka2.admin.offsets import by_topic
@@ -61,22 +60,6 @@ class ShareGroupsAdmin(GroupsAdmin):
             "describe_share_groups", names, include_authorized_operations, timeout, raise_errors
         )
         return outcomes.checked("describe_share_groups", raise_errors)
-
-    def _described_share_groups(
-        self, operation: str, names: list[str], operations: bool, timeout: float | None, waits: bool = True
-    ) -> Outcomes[str, GroupDescription]:
-        from pykafka2.protocol.messages.share_group import ShareGroupDescribeRequest
-
-        return self._described_by(
-            operation,
-            names,
-            lambda groups: ShareGroupDescribeRequest(
-                group_ids=groups, include_authorized_operations=operations
-            ),
-            share_group,
-            timeout,
-            waits,
-        )
 
     def delete_share_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True

@@ -300,6 +300,16 @@ def test_group_that_does_not_become_stable_is_named(simulation: Simulation, worl
         world.admin.wait_for_group("g", members=2, timeout=1)
 
 
+@pytest.mark.gate
+def test_group_is_waited_for_at_a_broker_without_share_groups(simulation: Simulation) -> None:
+    with closing(World(simulation, brokers=1, as_version="3.9")) as world:
+        waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", state="Empty"))
+        simulation.sleep(1)
+        assert not waiting.is_done
+        world.commit("g", {ORDERS[0]: 0})
+        assert waiting.result().type == "Classic"
+
+
 def test_call_of_a_client_that_is_closed_meanwhile_raises_client_closed(
     simulation: Simulation, world: World
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,9 +16,11 @@ from pykafka2.errors import (
     CoordinatorLoadInProgress,
     GroupIdNotFound,
     IllegalArgument,
+    KafkaTimeoutError,
     NonEmptyGroup,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.messages.group_admin import ListedGroup
 from pykafka2.testing import Simulation
 from tests.admin.worlds import World
 from tests.broker.share.live import SMALL
@@ -31,8 +35,8 @@ GROUPS = ("queue-1", "queue-2")
 class ShareWorld(World):
     """A world whose groups `GROUPS` read from the earliest offset."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation, config=SMALL)
+    def __init__(self, simulation: Simulation, brokers: int = 2) -> None:
+        super().__init__(simulation, brokers, config=SMALL)
         earliest = {"share.auto.offset.reset": "earliest"}
         self.admin.alter_configs({ConfigResource("GROUP", name): earliest for name in GROUPS})
         self.fill("orders", [5, 2, 1])
@@ -94,6 +98,49 @@ def test_share_groups_are_listed_and_described_with_their_members(world: ShareWo
         assert (member.topics, member.group_instance_id) == (("orders", "payments"), None)
     empty = world.admin.describe_share_groups(GROUPS)
     assert [(group.state, group.members) for group in empty.values()] == [("Empty", ()), ("Empty", ())]
+
+
+def test_two_share_groups_on_one_broker_are_waited_for(simulation: Simulation) -> None:
+    with closing(ShareWorld(simulation, brokers=1)) as world:
+        wait = world.admin.wait_for_group
+        first, second = (simulation.spawn(partial(wait, name, members=1)) for name in GROUPS)
+        with world.share_member("queue-1", "orders") as member:
+            taken(member, 8)
+            found = first.result()
+            assert (found.group_id, found.type, found.state) == ("queue-1", "Share", "Stable")
+            assert [one.client_id for one in found.members] == ["queue-1-member"]
+            assert not second.is_done
+            with pytest.raises(KafkaTimeoutError, match="Empty within 1 s; it is Stable with 1 members"):
+                wait("queue-1", state="Empty", timeout=1)
+            with world.share_member("queue-2", "payments") as other:
+                taken(other, 4)
+                assert [one.client_id for one in second.result().members] == ["queue-2-member"]
+            assert wait("queue-2", state="Empty").members == ()
+            assert len(wait("queue-1").members) == 1
+        assert wait("queue-1", state="Empty", members=0).type == "Share"
+        world.admin.delete_share_groups(["queue-1"])
+        assert wait("queue-1", state="Dead").state == "Dead"
+        assert wait("queue-2", state="Empty").state == "Empty"
+
+
+def test_share_group_that_is_created_while_it_is_waited_for_is_found(world: ShareWorld) -> None:
+    world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: 1})
+    rule = world.cluster.controls.rule(api="ShareGroupDescribe", times=1, then="error:GROUP_ID_NOT_FOUND")
+    assert world.admin.wait_for_group("queue-1", state="Empty").type == "Share"
+    assert rule.fired == 1
+
+
+def test_streams_group_is_not_waited_for(world: ShareWorld) -> None:
+    def with_streams_group(request: Any, response: Any) -> Any:
+        group = ListedGroup(group_id="s", protocol_type="streams", group_state="Stable", group_type="streams")
+        response.groups.append(group)
+        return response
+
+    world.cluster.controls.rule(api="ListGroups", then="replace_reply", reply=with_streams_group)
+    with pytest.raises(IllegalArgument, match="'s' is a streams group; pykafka2 only lists such groups"):
+        world.admin.wait_for_group("s")
+    with pytest.raises(IllegalArgument, match="group_id"):
+        world.admin.wait_for_group(None)  # type: ignore[arg-type]
 
 
 def test_groups_of_other_types_are_not_share_groups_and_the_reverse(world: ShareWorld) -> None:
