@@ -14,8 +14,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, NewTopic, TopicPartition
+from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.cli.main import main
+from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import started
 
@@ -76,6 +77,58 @@ def test_serves_lag_of_two_groups_probes_and_ends_with_ctrl_c(admin: Admin) -> N
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
         assert (process.returncode, errors) == (0, b"")
+
+
+def served_lag(base: str, topic: str, group: str) -> tuple[float, float]:
+    """Return the served lag of partition 0, and the served end of the partition."""
+    status, text = fetched(f"{base}/metrics")
+    assert status == 200
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines())
+    partition = f'partition="0",topic="{topic}"'
+    return (
+        float(values[f'kafka_consumergroup_lag{{consumergroup="{group}",{partition}}}']),
+        float(values[f"kafka_topic_partition_current_offset{{{partition}}}"]),
+    )
+
+
+@pytest.mark.slow
+def test_read_committed_leaves_an_open_transaction_out_of_the_lag(
+    admin: Admin, two_brokers: KafkaCluster
+) -> None:
+    topic, group, transactional_id = admin.name(), admin.name("served"), admin.name("id")
+    with KafkaAdminClient(bootstrap_servers=admin.servers) as client:
+        client.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+        client.alter_group_offsets(group, {TopicPartition(topic, 0): 1})
+    words = (
+        "-b",
+        admin.servers,
+        "--groups",
+        group,
+        "--topics",
+        topic,
+        "--timeout",
+        "25",
+        "--isolation-level",
+    )
+    with (
+        KafkaProducer(bootstrap_servers=admin.servers) as plain,
+        KafkaProducer(bootstrap_servers=admin.servers, transactional_id=transactional_id) as producer,
+        serving(*words, "read_committed") as (_, committed),
+        serving(*words, "read_uncommitted") as (_, uncommitted),
+        serving(*words[:-1]) as (_, default),
+    ):
+        plain.send_many(topic, [b"done"] * 3)
+        plain.flush()
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_many(topic, [b"open"] * 2)
+        producer.flush()
+        assert served_lag(committed, topic, group) == (2, 3)
+        assert served_lag(uncommitted, topic, group) == served_lag(default, topic, group) == (4, 5)
+        producer.commit_transaction()
+        # The broker writes the marker, which has an offset of its own, after its response.
+        two_brokers.wait_until(lambda: not two_brokers.transaction(transactional_id).is_open)
+        assert served_lag(committed, topic, group) == served_lag(uncommitted, topic, group) == (5, 6)
 
 
 @pytest.mark.gate
