@@ -88,13 +88,19 @@ class ShareGroupsAdmin(GroupsAdmin):
 
         Args:
             partitions: None for all partitions with an offset.
-            raise_errors: if False, a partition whose state cannot be read now is not waited for: it is in
-                `errors` of the result, which has the other partitions.
+            raise_errors: if False, a partition with an error is not waited for: it is in `errors` of the
+                result, which has the other partitions.
 
         A group that does not exist has no offsets.
 
+        While the state of a partition is loaded or moves to another broker, the group's coordinator itself
+        tries again to read it, and responds a second after that at the latest in the bundled broker. If it
+        gives up, after 15 s, the partition has no offset; in Apache Kafka this takes half a minute.
+
         Raises:
             ItemsFailed: the offsets of some partitions could not be read (unless `raise_errors` is False).
+            KafkaTimeoutError: the offsets could not be read within `timeout`.
+            RequestTimeout: `raise_errors` is False, and the coordinator did not respond within 10 s.
             GroupAuthorizationFailed: the principal lacks DESCRIBE on the group.
             IllegalArgument: an argument is not valid; no request was sent.
         """

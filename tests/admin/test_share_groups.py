@@ -12,12 +12,14 @@ import pytest
 
 from pykafka2 import KafkaShareConsumer, ShareRecord, TopicPartition
 from pykafka2.admin import ConfigResource, GroupListing, ItemsFailed
+from pykafka2.broker.coordinators.internal_topics import partition_for, share_partition_key
 from pykafka2.errors import (
     CoordinatorLoadInProgress,
     GroupIdNotFound,
     IllegalArgument,
     KafkaTimeoutError,
     NonEmptyGroup,
+    RequestTimeout,
     UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.group_admin import ListedGroup
@@ -35,8 +37,9 @@ GROUPS = ("queue-1", "queue-2")
 class ShareWorld(World):
     """A world whose groups `GROUPS` read from the earliest offset."""
 
-    def __init__(self, simulation: Simulation, brokers: int = 2) -> None:
-        super().__init__(simulation, brokers, config=SMALL)
+    def __init__(self, simulation: Simulation, brokers: int = 2, state_replicas: int = 1) -> None:
+        replicas = {"share.coordinator.state.topic.replication.factor": state_replicas}
+        super().__init__(simulation, brokers, config={**SMALL, **replicas})
         earliest = {"share.auto.offset.reset": "earliest"}
         self.admin.alter_configs({ConfigResource("GROUP", name): earliest for name in GROUPS})
         self.fill("orders", [5, 2, 1])
@@ -277,6 +280,50 @@ def test_state_that_cannot_be_read_is_retried_or_reported_by_partition(world: Sh
         world.admin.list_share_group_offsets("queue-1", "orders")  # type: ignore[arg-type]
     with pytest.raises(IllegalArgument, match=r"offsets\[orders-0\]"):
         world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: -1})
+
+
+@pytest.fixture
+def moved(simulation: Simulation) -> Iterator[ShareWorld]:
+    """A world in which the share coordinator of orders-0 has moved, and does not load its state yet."""
+    with closing(ShareWorld(simulation, state_replicas=2)) as world:
+        world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: 1, ORDERS[1]: 1})
+        topic_id = world.cluster.controller.image.topics["orders"].id
+        keys = [share_partition_key("queue-1", topic_id, number) for number in range(2)]
+        assert len({partition_for(key, 2) for key in keys}) == 2, "orders-1 has a coordinator of its own"
+        world.cluster.controls.hold_loading()
+        coordinator = world.cluster.coordinator(keys[0], "share")
+        world.cluster.controls.move_coordinator(keys[0], 1 - coordinator, "share")
+        yield world
+        world.cluster.controls.release_loading()
+
+
+@pytest.mark.parametrize("raise_errors", [True, False])
+@pytest.mark.parametrize(("load", "wait"), [(0.005, 0.2), (0.3, 0.5), (7.0, 8.1)])
+def test_offsets_are_listed_soon_after_a_state_is_loaded(
+    simulation: Simulation, moved: ShareWorld, load: float, wait: float, raise_errors: bool
+) -> None:
+    started = simulation.now
+    listing = simulation.spawn(
+        lambda: moved.admin.list_share_group_offsets("queue-1", raise_errors=raise_errors)
+    )
+    simulation.sleep(load)
+    assert not listing.is_done
+    moved.cluster.controls.release_loading()
+    assert [one.offset for one in listing.result().values()] == [1, 1]
+    assert load < simulation.now - started < wait
+
+
+def test_state_that_is_not_loaded_in_time_is_an_error_or_no_offset(
+    simulation: Simulation, moved: ShareWorld
+) -> None:
+    started = simulation.now
+    with pytest.raises(RequestTimeout, match="did not respond to DescribeShareGroupOffsets within 10 s"):
+        moved.admin.list_share_group_offsets("queue-1", raise_errors=False)
+    assert simulation.now - started < 10.5
+    with pytest.raises(KafkaTimeoutError):
+        moved.admin.list_share_group_offsets("queue-1", timeout=5)
+    # The broker gives up after 15 s. Like Apache Kafka, it then reports that there is no offset.
+    assert list(moved.admin.list_share_group_offsets("queue-1")) == [ORDERS[1]]
 
 
 def test_reset_stays_within_the_log_and_a_dry_run_needs_no_empty_group(world: ShareWorld) -> None:
