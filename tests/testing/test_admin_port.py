@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import time
@@ -18,10 +19,17 @@ from hypothesis import strategies as st
 from pykafka2.broker.faults.rule import Action
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.otlp import MetricPoint
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
 from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.testing.remote import http_port
+from pykafka2.testing.remote.as_data import from_data, to_data
 from pykafka2.testing.remote.http_port import MAX_CONNECTIONS, AdminPort
 from pykafka2.testing.remote.openapi import check_path, result_schema, schema_of
 from pykafka2.testing.views.groups import GroupView, MemberView
@@ -480,6 +488,33 @@ def test_json_view_has_the_fields_and_properties_of_the_python_view(
     assert rule["is_spent"] is False
     assert ask(clerk, "/metrics")["apis"]["Produce"]["count"] == shop.metrics().api("Produce").count
     assert ask(clerk, "/wait", call="partition", arguments=place, until={"high_watermark": 3})
+
+
+NOT_IN_JSON = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+
+def test_numbers_that_json_does_not_have_are_text_in_requests(
+    shop: KafkaCluster, clerk: socket.socket
+) -> None:
+    ops = [OpData(key="producer_byte_rate", value=one, remove=False) for one in NOT_IN_JSON.values()]
+    sent = AlterClientQuotasRequest(
+        entries=[AlterClientQuotasRequestEntryData(entity=[], ops=ops)], validate_only=True
+    )
+    with RawClient(shop.brokers[0].address) as wire:
+        wire.call(sent, 1)
+    (entry,) = ask(clerk, "/history", api="AlterClientQuotas")
+    assert [one["value"] for one in entry["request"]["entries"][0]["ops"]] == list(NOT_IN_JSON)
+    read = from_data(Entry, entry).request.entries[0].ops
+    assert [str(one.value) for one in read] == ["inf", "-inf", "nan"]
+
+
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity"])
+def test_infinite_metric_of_a_client_is_text(text: str) -> None:
+    """None means that the client had measured nothing yet, and so it stays."""
+    point = MetricPoint("depth", NOT_IN_JSON[text], {})
+    data = to_data([point, MetricPoint("depth", None, {}), MetricPoint("depth", 2.5, {})])
+    assert [one["value"] for one in data] == [text, None, 2.5]
+    assert from_data(MetricPoint, data[0]) == point
 
 
 @pytest.mark.parametrize("kind", VIEWS_OF_PYTHON)

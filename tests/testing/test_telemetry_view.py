@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 
 import pytest
@@ -25,7 +26,10 @@ def push(servers: str, *client_ids: str) -> None:
     for client_id in client_ids:
         with KafkaProducer(bootstrap_servers=servers, client_id=client_id) as producer:
             producer.register_metrics(
-                lambda: [Metric("depth", "shop", 2.5, MetricKind.GAUGE, "", {"shop": "ä"}, "")]
+                lambda: [
+                    Metric("depth", "shop", value, MetricKind.GAUGE, "", {"shop": shop}, "")
+                    for shop, value in (("ä", 2.5), ("full", math.inf))
+                ]
             )
             producer.send("orders", b"v").result(10)
             producer.client_instance_id()
@@ -41,7 +45,8 @@ def test_pushes_over_http_have_all_fields() -> None:
             assert ask(clerk, "/telemetry", client_id="other") == []
             assert ask(clerk, "/telemetry", client="shop")[0] == "ConfigurationError"
             (found,) = ask(clerk, "/telemetry", client_id="shop")
-    metrics = {one["name"]: one for one in found.pop("metrics")}
+    *metrics_of_producer, depth, full = found.pop("metrics")
+    metrics = {one["name"]: one for one in metrics_of_producer}
     assert found == {
         "broker": 0,
         "client_id": "shop",
@@ -64,7 +69,8 @@ def test_pushes_over_http_have_all_fields() -> None:
         "unit": "records",
         "resource": {},
     }
-    assert metrics[DEPTH]["attributes"] == {"shop": "ä"}
+    assert (depth["name"], depth["value"], depth["attributes"]) == (DEPTH, 2.5, {"shop": "ä"})
+    assert (full["name"], full["value"]) == (DEPTH, "Infinity")
 
 
 def test_pushes_of_a_cluster_in_another_process_are_equal_objects() -> None:
@@ -72,7 +78,7 @@ def test_pushes_of_a_cluster_in_another_process_are_equal_objects() -> None:
         push(cluster.bootstrap_servers, "shop", "billing")
         (found,) = cluster.telemetry("shop")
         assert (found.client_id, found.value(SENT)) == ("shop", 1.0)
-        assert found.value(DEPTH, shop="ä") == 2.5
+        assert (found.value(DEPTH, shop="ä"), found.value(DEPTH, shop="full")) == (2.5, math.inf)
         assert len(cluster.telemetry()) == 2
         cluster.forget()
         assert cluster.telemetry() == []

@@ -1,12 +1,14 @@
 """Conversion of messages to plain data (dicts, lists, numbers, strings) for JSON and back; copies of them.
 
-Bytes, records and ids are base64 strings. The field's declaration gives the type, so the round trip is exact.
+Bytes, records and ids are base64 strings; floats that JSON does not have are "Infinity", "-Infinity" or
+"NaN". The field's declaration gives the type, so the round trip is exact.
 Used by the admin port, by responses given as data and by timelines. Stateless.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -20,6 +22,14 @@ from pykafka2.protocol.struct import Struct
 S = TypeVar("S", bound=Struct)
 
 BINARY = frozenset({"bytes", "records", "uuid"})
+FLOAT = "float64"
+
+
+def plain_float(value: float) -> float | str:
+    """Return a number as JSON data; `float` also reads the strings for those that JSON does not have."""
+    if math.isnan(value):
+        return "NaN"
+    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def to_plain(struct: Struct) -> dict[str, Any]:
@@ -109,7 +119,7 @@ def _plain_item(field: Field, value: Any) -> Any:
         return to_plain(value)
     if field.kind in BINARY:
         return base64.b64encode(value).decode()
-    return value
+    return plain_float(value) if field.kind == FLOAT else value
 
 
 def _value(field: Field, value: Any) -> Any:
@@ -125,6 +135,8 @@ def _item(field: Field, value: Any) -> Any:
         return value if isinstance(value, Struct) else from_plain(field.struct, value)
     if field.kind in BINARY and isinstance(value, str):
         return base64.b64decode(value)
+    if field.kind == FLOAT and isinstance(value, str):
+        return float(value)
     return value
 
 

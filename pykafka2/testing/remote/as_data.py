@@ -1,14 +1,13 @@
 """Converts values of the testing API to plain JSON data and back: views, entries, events, rules.
 
 Views have their properties, too.  The way back uses declared types: attrs classes, dicts, tuples, lists,
-optional values.  Numbers that JSON does not have (infinity) are None; bytes are base64 text; partitions as
-keys are "topic-number".  No state.
+optional values.  Numbers that JSON does not have are "Infinity", "-Infinity" and "NaN", because None has a
+meaning of its own; bytes are base64 text; partitions as keys are "topic-number".  No state.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
@@ -18,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from pykafka2.broker.base.arguments import error_name
-from pykafka2.broker.base.as_json import from_plain, to_plain
+from pykafka2.broker.base.as_json import from_plain, plain_float, to_plain
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import BrokerError
@@ -33,7 +32,7 @@ def to_data(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return plain_float(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, Enum):
@@ -80,6 +79,8 @@ def from_data(kind: Any, data: Any) -> Any:
         return TopicPartition(*data)
     if kind is RecordBatch:
         return RecordBatch(memoryview(base64.b64decode(data)))
+    if kind is float and isinstance(data, str):
+        return float(data)
     if kind is bytes:
         return base64.b64decode(data)
     if kind is Entry:

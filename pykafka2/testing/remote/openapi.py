@@ -66,7 +66,11 @@ def document(calls: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
         paths[f"/{path}"] = {"get": {"summary": summary, "security": [], "responses": _responses({})}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "pykafka2 broker: admin port", "version": __version__},
+        "info": {
+            "title": "pykafka2 broker: admin port",
+            "description": "Numbers that JSON does not have are the strings Infinity, -Infinity and NaN.",
+            "version": __version__,
+        },
         "security": [{"token": []}],
         "paths": paths,
         "components": {
