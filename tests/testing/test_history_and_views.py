@@ -448,27 +448,24 @@ def test_wait_until_retries_on_not_yet_existing_objects(simulation: Simulation) 
 @pytest.mark.gate
 @pytest.mark.parametrize("process", [False, True])
 def test_waiting_in_an_event_loop(process: bool) -> None:
-    ticks: list[int] = []
-
-    async def tick() -> None:
-        while True:
-            ticks.append(0)
+    async def create(cluster: KafkaCluster) -> None:
+        """Create the topic after some turns of the event loop, which the wait must not block."""
+        for _ in range(10):
             await asyncio.sleep(0.001)
+        cluster.create_topic("later")
 
     async def story(cluster: KafkaCluster) -> None:
-        ticking = asyncio.create_task(tick())
-        first = asyncio.get_running_loop().call_later(0.1, cluster.create_topic, "later")
-        assert (await cluster.wait_until_async(lambda: cluster.partition("later", 0))).leader == 0
-        assert len(ticks) > 3, "the event loop stood still"
+        creating = asyncio.create_task(create(cluster))
+        found = await cluster.wait_until_async(lambda: cluster.partition("later", 0), timeout=60)
+        assert found.leader == 0
+        await creating
         with pytest.raises(KafkaTimeoutError, match="the moon did not come true"):
             await cluster.wait_until_async(lambda: 0, timeout=0.01, what="the moon")
         assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
         with pytest.warns(RuntimeWarning, match="Await cluster.wait_until_async") as warned:
             assert cluster.wait_until(iter([0, 0, 0, 8]).__next__) == 8
-        found = [one for one in warned if "wait_until_async" in str(one.message)]
-        assert len(found) == 1, "once for each wait"
-        first.cancel()
-        ticking.cancel()
+        warnings = [one for one in warned if "wait_until_async" in str(one.message)]
+        assert len(warnings) == 1, "once for each wait"
 
     with KafkaCluster(brokers=1, process=process) as cluster:
         asyncio.run(story(cluster))
