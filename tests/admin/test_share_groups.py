@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2 import KafkaShareConsumer, ShareRecord, TopicPartition
+from pykafka2 import KafkaShareConsumer, ShareRecord, TopicPartition, aio
 from pykafka2.admin import ConfigResource, GroupListing, ItemsFailed
 from pykafka2.broker.coordinators.internal_topics import partition_for, share_partition_key
 from pykafka2.errors import (
@@ -311,6 +312,27 @@ def test_offsets_are_listed_soon_after_a_state_is_loaded(
     moved.cluster.controls.release_loading()
     assert [one.offset for one in listing.result().values()] == [1, 1]
     assert load < simulation.now - started < wait
+
+
+def test_asyncio_client_lists_offsets_soon_after_a_state_is_loaded(
+    simulation: Simulation, moved: ShareWorld
+) -> None:
+    async def program() -> None:
+        runtime = simulation.runtime.at("aio")
+        async with aio.KafkaAdminClient(
+            bootstrap_servers=moved.cluster.bootstrap_servers, runtime=runtime
+        ) as admin:
+            started = simulation.now
+            listing = asyncio.create_task(admin.list_share_group_offsets("queue-1"))
+            await asyncio.sleep(0.05)
+            assert not listing.done()
+            moved.cluster.controls.release_loading()
+            assert [one.offset for one in (await listing).values()] == [1, 1]
+            assert simulation.now - started < 0.2
+            found = await admin.wait_for_group("queue-1", state="Empty", members=0)
+            assert found.type == "Share"
+
+    simulation.run(program)
 
 
 def test_state_that_is_not_loaded_in_time_is_an_error_or_no_offset(
