@@ -143,27 +143,3 @@ async def test_only_finished_handlers_accept_under_generated_cancellations(
         assert {*finished} == sent
         assert set(finished.values()) == {1}
         assert interrupted >= 40  # test_share_cancellation.py has 300
-
-
-@pytest.mark.gate
-@quick
-@in_loop
-async def test_handler_of_three_lock_durations_keeps_its_record(kafka_cluster: KafkaCluster) -> None:
-    configure(kafka_cluster, share_record_lock_duration_ms=1000)
-    fill(kafka_cluster, 1)
-    seen: list[ShareRecord[Any, Any]] = []
-    async with member(kafka_cluster, max_poll_records=1) as one:
-
-        async def handle() -> None:
-            async for record in one:
-                async with record:
-                    seen.append(record)
-                    await asyncio.sleep(3.2)
-                return
-
-        await asyncio.gather(handle(), handle())
-        assert set((await one.commit()).values()) <= {None}
-        assert one.health()["locks_renewed"] >= 4
-        assert one.health()["locks_lost"] == 0
-        assert {record.topic for record in seen} == {"t", "u"}
-        assert not await one.poll(1500)

@@ -308,7 +308,7 @@ def test_brokers_without_share_groups_are_named_by_poll_and_explain(version: str
         with pytest.raises(
             UnsupportedVersion, match=r"do not serve share groups, which need Apache Kafka 4\.2"
         ):
-            one.poll(10_000)
+            one.poll(60_000)
         assert "the next poll() joins it; the last error: " in one.explain()
 
 

@@ -194,7 +194,7 @@ def test_ended_process_has_accepted_only_records_with_completed_handlers(
 ) -> None:
     text, code = PROGRAMS[name]
     group = name.replace(" ", "-")
-    configure(queues, group, **({"share_session_timeout_ms": 2000} if code in (4, -9) else {}))
+    configure(queues, group, **({"share_session_timeout_ms": 5000} if code in (4, -9) else {}))
     words = [sys.executable, "-c", BEGIN + text, queues.bootstrap_servers, group]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(

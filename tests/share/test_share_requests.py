@@ -639,6 +639,37 @@ def test_asyncio_iteration_accepts_a_record_with_its_next_step_and_calls_the_cal
     queue.simulation.run(program)
 
 
+def test_asyncio_handlers_of_three_lock_durations_keep_their_records(queue: Queue) -> None:
+    queue.fill("jobs", [2])
+    handled: list[int] = []
+
+    async def handle(member: AioShareConsumer[Any, Any]) -> None:
+        async for record in member:
+            async with record:
+                handled.append(record.offset)
+                await asyncio.sleep(3.2 * LOCKED)
+            return
+
+    async def program() -> None:
+        async with AioShareConsumer(
+            "jobs",
+            bootstrap_servers=queue.cluster.bootstrap_servers,
+            group_id="g",
+            runtime=queue.simulation.runtime.at("one"),
+            max_poll_records=1,
+            **EXPLICIT,
+        ) as member:
+            await asyncio.gather(handle(member), handle(member))
+            assert set((await member.commit()).values()) <= {None}
+            assert sorted(handled) == [0, 1]
+            assert member.health()["locks_renewed"] >= 2 * 6
+            assert member.health()["locks_lost"] == 0
+            assert not await member.poll(1500 * LOCKED)
+
+    queue.simulation.run(program)
+    assert queue.states("jobs") == {}
+
+
 def test_asyncio_polls_of_two_tasks_run_one_after_the_other(queue: Queue) -> None:
     async def program() -> None:
         async with AioShareConsumer(
