@@ -196,7 +196,7 @@ def test_span_of_a_partly_failed_send_many_has_the_error(failed_first: bool) -> 
         assert whole.end_time is not None
         assert part.start_time is not None
         assert part.end_time is not None
-        assert abs(part.start_time - whole.start_time) < 1_000_000_000
+        assert abs(part.start_time - whole.start_time) < 60 * 1_000_000_000
         assert part.start_time <= part.end_time <= whole.end_time
     sent = {
         (value, found.get("error.type"))

@@ -27,7 +27,7 @@ from tests.contrib.recorded import Recorded, attribute, ids, linked, parent_of, 
 
 pytestmark = pytest.mark.gate
 
-TIMEOUT = 30
+TIMEOUT = 60
 
 
 @pytest.fixture

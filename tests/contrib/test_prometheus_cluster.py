@@ -158,7 +158,7 @@ def test_lost_cluster_is_up_0_until_it_is_back(
     servers = kafka_cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers, retry_backoff_ms=10) as admin:
         collector, patient = ClusterCollector(admin, timeout=0.3), ClusterCollector(admin, timeout=20.0)
-        assert scraped(collector)["kafka_up"] == [({}, 1.0)]
+        assert scraped(patient)["kafka_up"] == [({}, 1.0)]
         for broker in range(2):
             kafka_cluster.controls.crash_broker(broker)
         for _ in range(2):

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, KafkaShareConsumer, TopicPartition, aio
+from pykafka2.contrib import prometheus
 from pykafka2.contrib.probes import liveness, readiness
 from pykafka2.contrib.prometheus import ClientCollector, ClusterCollector
 from pykafka2.errors import (
@@ -23,7 +24,8 @@ from pykafka2.errors import (
     IllegalArgument,
     TopicAuthorizationFailed,
 )
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.admin.worlds import World
 from tests.contrib.test_prometheus_clients import scraped
 from tests.contrib.test_prometheus_cluster import values
 
@@ -110,6 +112,7 @@ FORKING = """
 import os
 from prometheus_client import CollectorRegistry, generate_latest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.contrib import prometheus
 from pykafka2.contrib.probes import liveness, readiness
 from pykafka2.contrib.prometheus import ClientCollector, ClusterCollector
 
@@ -275,16 +278,22 @@ class Recording:
         return call
 
 
-@pytest.mark.slow
-def test_broker_that_hangs_takes_the_time_of_one_scrape_and_leaves_the_rest(
-    kafka_cluster: KafkaCluster, admin: KafkaAdminClient
-) -> None:
-    admin.list_groups()  # connects to both brokers
+@pytest.fixture
+def virtual(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A cluster of two brokers and its admin client, whose scrapes take virtual time."""
+    monkeypatch.setattr(prometheus, "SystemClock", simulation.runtime.clock)
+    world = World(simulation, topics={"orders": 2})
+    yield world
+    world.close()
+
+
+def test_broker_that_hangs_takes_the_time_of_one_scrape_and_leaves_the_rest(virtual: World) -> None:
+    virtual.admin.list_groups()  # connects to both brokers
     for api in ("ListOffsets", "ListGroups", "DescribeGroups", "OffsetFetch"):
-        kafka_cluster.controls.hold(api, broker=1)
-    recording: Any = Recording(admin)
+        virtual.cluster.controls.hold(api, broker=1)
+    recording: Any = Recording(virtual.admin)
     samples = scraped(ClusterCollector(recording, timeout=1.0))
-    kafka_cluster.controls.clear()
+    virtual.cluster.controls.clear()
     assert samples["kafka_up"] == [({}, 1.0)]
     assert len(samples["kafka_topic_partition_current_offset"]) == 1
     assert samples["kafka_scrape_errors"][0][1] >= 1
@@ -326,8 +335,8 @@ def test_offset_of_a_topic_that_is_not_listed_has_no_lag(admin: KafkaAdminClient
     assert "kafka_consumergroup_lag" not in samples
 
 
-def test_topic_that_was_deleted_since_it_was_listed_is_one_error(admin: KafkaAdminClient) -> None:
-    late: Any = Late(admin, "orders", "deleted")
+def test_topic_that_was_deleted_since_it_was_listed_is_one_error(virtual: World) -> None:
+    late: Any = Late(virtual.admin, "orders", "deleted")
     samples = scraped(ClusterCollector(late, timeout=0.5))
     assert samples["kafka_scrape_errors"] == [({}, 1.0)]
     assert [labels["topic"] for labels, _ in samples["kafka_topic_partitions"]] == ["orders"]
