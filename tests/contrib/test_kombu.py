@@ -94,6 +94,14 @@ def publish(connection: kombu.Connection, queue: kombu.Queue, *bodies: object, *
         )
 
 
+def got(queue: kombu.Queue, **options: Any) -> Any:
+    """Return the next message of a bound queue, whose `get` soon gives up."""
+    deadline = time.monotonic() + 60
+    while (message := queue.get(**options)) is None:
+        assert time.monotonic() < deadline
+    return message
+
+
 @pytest.mark.slow
 def test_no_broker_is_a_connection_error() -> None:
     connection = kombu.Connection("pykafka2://127.0.0.1:1//", connect_timeout=0.2)
@@ -197,7 +205,7 @@ def test_lock_is_renewed_until_the_visibility_timeout(
     publish(keeper, queue, "kept")
     publish(keeper, other, "lost")
     (kept,) = Consumer(keeper, queue).take()
-    (lost,) = Consumer(loser, other).take()
+    (lost,) = Consumer(loser, other, prefetch_count=1).take()  # it has no room to get the message again
     third = Consumer(connect(), queue, other)
     (again,) = third.take()  # a whole lock later
     assert (again.payload, again.delivery_info["redelivered"]) == ("lost", True)
@@ -234,9 +242,9 @@ def test_get_purge_delete_and_passive_declare(connect: Callable[..., Any], queue
         bound.queue_declare(passive=True)
     publish(connection, queue, *range(4))
     assert bound.queue_declare(passive=True).message_count == 4
-    bound.get().ack()
-    assert bound.get(no_ack=True) is not None
-    kept = bound.get()
+    got(bound).ack()
+    got(bound, no_ack=True)
+    kept = got(bound)
     while bound.queue_declare(passive=True).message_count != 2:
         time.sleep(0.01)  # until both acknowledgements have arrived
     assert bound.purge() == 2
@@ -248,7 +256,7 @@ def test_get_purge_delete_and_passive_declare(connect: Callable[..., Any], queue
         bound.queue_declare(passive=True)
     bound.declare()
     publish(connection, queue, "new")
-    assert bound.get().payload == "new"
+    assert got(bound).payload == "new"
 
 
 def test_topic_with_other_records_does_not_stop_the_queue(

@@ -27,7 +27,7 @@ from pykafka2.contrib.kombu.cluster import topic_name
 from pykafka2.errors import KafkaTimeoutError, MessageTooLarge
 from pykafka2.testing import KafkaCluster
 from tests.contrib import test_kombu
-from tests.contrib.test_kombu import Consumer, publish, transient
+from tests.contrib.test_kombu import Consumer, got, publish, transient
 from tests.share.world import QUICK
 
 pytestmark = pytest.mark.gate
@@ -35,6 +35,9 @@ pytestmark = pytest.mark.gate
 cluster, connect, queue = test_kombu.cluster, test_kombu.connect, test_kombu.queue
 
 Connect = Callable[..., kombu.Connection]
+
+LESS_THAN_A_LOCK = 12.0
+"""Seconds within which no message comes only because its lock has expired, which takes 15."""
 
 BAD_MESSAGES = [
     b"[" * 100_000,
@@ -96,7 +99,7 @@ def test_two_queues_share_the_prefetch_count(connect: Connect, queue: kombu.Queu
     publish(one, other, "short")  # while the requests of both queues are in flight
     publish(one, queue, "shorter")
     idle = Consumer(two, queue, other)
-    assert sorted(message.payload for message in idle.take(2, timeout=5)) == ["short", "shorter"]
+    assert sorted(message.payload for message in idle.take(2, LESS_THAN_A_LOCK)) == ["short", "shorter"]
     long.ack()
     longer.ack()
 
@@ -110,7 +113,7 @@ def test_lowered_prefetch_count_leaves_messages_to_others(connect: Connect, queu
     first.consumer.qos(prefetch_count=1)
     publish(two, queue, *range(4))
     first.take()
-    assert len(Consumer(two, queue).take(3, timeout=5)) == 3
+    assert len(Consumer(two, queue).take(3, LESS_THAN_A_LOCK)) == 3
 
 
 @pytest.mark.slow
@@ -122,7 +125,7 @@ def test_without_prefetch_count_more_messages_than_a_poll_returns_are_in_work(
     connection = connect()
     consumer = Consumer(connection, queue)
     publish(connection, queue, *range(12))
-    assert sorted(message.payload for message in consumer.take(12, timeout=5)) == [*range(12)]
+    assert sorted(message.payload for message in consumer.take(12, LESS_THAN_A_LOCK)) == [*range(12)]
 
 
 def test_message_after_a_cancelled_consumer_is_got_at_once(connect: Connect, queue: kombu.Queue) -> None:
@@ -147,14 +150,14 @@ def test_two_channels_of_a_connection_consume_one_queue(connect: Connect, queue:
     second = Consumer(connection, queue, prefetch_count=1)
     publish(connection, queue, "one", "two")
     while len(first.messages) + len(second.messages) < 2:
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=LESS_THAN_A_LOCK)
     assert len(first.messages) == len(second.messages) == 1
     for message in (*first.messages, *second.messages):
         message.ack()
     second.messages.clear()
     first.consumer.cancel()
     publish(connection, queue, "three")
-    assert [message.payload for message in second.take(timeout=5)] == ["three"]
+    assert [message.payload for message in second.take(1, LESS_THAN_A_LOCK)] == ["three"]
 
 
 def test_other_consumer_of_a_channel_consumes_after_a_cancel(connect: Connect, queue: kombu.Queue) -> None:
@@ -167,7 +170,7 @@ def test_other_consumer_of_a_channel_consumes_after_a_cancel(connect: Connect, q
     channel.basic_cancel("b")
     publish(connection, queue, "one")
     while not messages:
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=LESS_THAN_A_LOCK)
     messages[0].ack()
 
 
@@ -218,7 +221,7 @@ def test_cancelled_consumer_leaves_its_group_and_the_messages_that_were_not_deli
     first.consumer.cancel()
     assert not reader.held
     cluster.wait_until(lambda: not two.transport.cluster.is_used(queue.name))
-    assert len(Consumer(two, queue).take(3, timeout=5)) == 3
+    assert len(Consumer(two, queue).take(3, LESS_THAN_A_LOCK)) == 3
 
 
 @pytest.mark.slow
@@ -255,16 +258,24 @@ def fail(*arguments: object) -> None:
 
 @pytest.mark.slow
 def test_lock_of_a_long_task_is_renewed_after_its_consumer_is_cancelled(
-    connect: Connect, queue: kombu.Queue
+    cluster: KafkaCluster, connect: Connect, queue: kombu.Queue
 ) -> None:
-    one, two = connect(group_config={"share.record.lock.duration.ms": "1000"}), connect()
+    one, two = connect(group_config={"share.record.lock.duration.ms": "4000"}), connect()
     publish(one, queue, "long")
     first = Consumer(one, queue, prefetch_count=1)
     (message,) = first.take()
     first.consumer.cancel()
     second = Consumer(two, queue)
-    assert second.is_idle(2)
+    cluster.forget()
+    cluster.wait_until(lambda: renewals(cluster, queue) >= 2, timeout=60, what="renewals")  # a whole lock
+    assert second.is_idle()
     message.ack()
+
+
+def renewals(cluster: KafkaCluster, queue: kombu.Queue) -> int:
+    group = topic_name(f"kombu.queue.{queue.name}")
+    requests = [entry.request for entry in cluster.history.entries("ShareAcknowledge")]
+    return sum(request.group_id == group and request.is_renew_ack for request in requests)
 
 
 @pytest.mark.slow
@@ -298,16 +309,14 @@ def test_queue_that_another_process_has_deleted_is_declared_again(
         bound.queue_declare(passive=True)
     bound.declare()
     publish(one, queue, "new")
-    message = bound.get()
-    assert message is not None
-    assert message.payload == "new"
+    assert got(bound).payload == "new"
 
 
 def test_deleted_queue_leaves_no_group(connect: Connect, queue: kombu.Queue) -> None:
     connection = connect()
     publish(connection, queue, "one")
     bound = queue(connection.channel())
-    bound.get().ack()
+    got(bound).ack()
     group = topic_name(f"kombu.queue.{queue.name}")
     admin = connection.transport.cluster._admin
     assert not admin.describe_share_groups([group], raise_errors=False).errors
@@ -461,6 +470,8 @@ def test_event_loop_sleeps_while_the_prefetch_count_is_reached(connect: Connect,
     bound = transient(kombu.Exchange("quiet", type="fanout"))
     consumer = Consumer(connection, queue, bound, prefetch_count=1)
     hub.call_repeatedly(0.1, lambda: None)
+    while not consumer.messages:
+        hub.run_once()
     turns, end = 0, time.monotonic() + 1
     while time.monotonic() < end:
         hub.run_once()
