@@ -38,12 +38,12 @@ class LiveCluster:
         return self.connect(self.cluster.partition(topic, partition).leader)
 
     def wait_for(self, predicate: Callable[[], bool]) -> None:
-        """Poll until the predicate is true, at most ten seconds."""
-        for _ in range(2000):
+        """Poll until the predicate is true, at most half a minute."""
+        for _ in range(6000):
             if predicate():
                 return
             self.cluster.runtime.wait_until(lambda: False, 0.005)
-        raise AssertionError("it did not come true within ten seconds")
+        raise AssertionError("it did not come true within half a minute")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 AFTER = 0.2
-WITHIN = 5.0
+WITHIN = 15.0
 """Much more than is promised, for machines with other work to do; the calls would take thirty."""
 
 
@@ -21,7 +21,7 @@ def interrupted(waits: Callable[[], object] = lambda: True) -> Iterator[None]:
     pressed_at: list[float] = []
 
     def press() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not waits() and time.monotonic() < deadline:
             time.sleep(0.001)
         pressed_at.append(time.monotonic())

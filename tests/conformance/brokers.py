@@ -14,7 +14,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from tests.broker.support.raw_client import RawClient
 
 NUMBERS = count(1)
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 @attrs.frozen

@@ -29,6 +29,10 @@ HEARTBEAT_MS = 300
 """So that members hear of a rebalance soon; in KIP-848 the broker says how often."""
 
 
+SESSION_MS = 60_000
+"""For aiokafka, which heartbeats only while it is called here; its default is 10 s."""
+
+
 METADATA_AGE_MS = 1000
 """So that a leader that did not see the topic yet, when it assigned, looks again soon."""
 
@@ -202,6 +206,7 @@ class AiokafkaMember:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 heartbeat_interval_ms=HEARTBEAT_MS,
+                session_timeout_ms=SESSION_MS,
                 metadata_max_age_ms=METADATA_AGE_MS,
                 **options,
             )

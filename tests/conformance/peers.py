@@ -15,7 +15,7 @@ from .bridge import Bridge, b64, unb64
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 """Seconds for all records of a test to be acknowledged, or to arrive."""
 
 

@@ -33,7 +33,7 @@ from .bridge import Bridge
 from .maven import QUICK_JAVA, KafkaJars, KafkaUnavailable, kafka_jars
 
 START_TIMEOUT = 90.0
-STOP_TIMEOUT = 5.0
+STOP_TIMEOUT = 60.0
 START_ATTEMPTS = 3
 
 QUICK_FLAGS = ("-Xmx512m", "-Xms256m", *QUICK_JAVA)
@@ -184,7 +184,11 @@ class RealKafka:
 
     def segment(self, topic: str, partition: int) -> Path:
         """The file with the partition's first records, as Kafka keeps it."""
-        return next(self._folder.glob(f"nodes-*/data-*/{topic}-{partition}/{0:020}.log"))
+        return self.log_folder(topic, partition) / f"{0:020}.log"
+
+    def log_folder(self, topic: str, partition: int) -> Path:
+        """The folder of one replica of the partition."""
+        return next(self._folder.glob(f"nodes-*/data-*/{topic}-{partition}"))
 
     def close(self) -> None:
         """Kill the server and remove its data; safe to call twice."""

@@ -418,7 +418,7 @@ def share_groups(notes: Notes) -> None:
     notes.note(
         "alter a missing one",
         lambda: admin.alter_share_group_offsets(
-            idle, {ORDERS[1]: 1, MISSING: 1}, raise_errors=False, timeout=1
+            idle, {ORDERS[1]: 1, MISSING: 1}, raise_errors=False, timeout=3
         ),
         kinds_only=True,
     )
@@ -444,12 +444,12 @@ def share_groups(notes: Notes) -> None:
     notes.note(
         "delete offsets",
         lambda: admin.delete_share_group_offsets(
-            idle, ["adm-orders", "adm-payments", "adm-missing"], raise_errors=False, timeout=1
+            idle, ["adm-orders", "adm-payments", "adm-missing"], raise_errors=False, timeout=3
         ),
         kinds_only=True,
     )
     notes.note("none is left", lambda: without_epochs(admin, idle))
-    notes.note("delete them again", lambda: admin.delete_share_group_offsets(idle, ["adm-orders"], timeout=1))
+    notes.note("delete them again", lambda: admin.delete_share_group_offsets(idle, ["adm-orders"], timeout=3))
     notes.note("delete empty", lambda: admin.delete_share_groups(used))
     notes.note("gone", lambda: admin.describe_share_groups(used, raise_errors=False))
     admin.delete_groups([plain])

@@ -250,22 +250,25 @@ def test_share_group_offsets_by_command(cluster: Cluster, tool: Tool) -> None:
     groups(*reset, "--to-latest")
     assert [lag for _, lag in described()] == ["0", "0"]
     assert group in groups("--list").split()
-    states = tool(
-        "consumer.ConsoleConsumer",
-        *servers,
-        "--topic",
-        "__share_group_state",
-        "--from-beginning",
-        "--timeout-ms",
-        5000,
-        "--formatter",
-        "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter",
-        "--command-property",
-        "exclude.internal.topics=false",
-    )
-    # The formatter writes no line ends.
-    printed = re.sub(r'(?<=\})(?=\{"key"|Processed)', "\n", states)
-    snapshots = [one for one in events(printed) if one["key"]["data"]["groupId"] == group]
+    for patience_ms in (5000, 20_000, 60_000):  # the tool ends after so long without a record
+        states = tool(
+            "consumer.ConsoleConsumer",
+            *servers,
+            "--topic",
+            "__share_group_state",
+            "--from-beginning",
+            "--timeout-ms",
+            patience_ms,
+            "--formatter",
+            "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter",
+            "--command-property",
+            "exclude.internal.topics=false",
+        )
+        # The formatter writes no line ends.
+        printed = re.sub(r'(?<=\})(?=\{"key"|Processed)', "\n", states)
+        snapshots = [one for one in events(printed) if one["key"]["data"]["groupId"] == group]
+        if len(snapshots) >= 4:
+            break
     assert [one["key"]["type"] for one in snapshots] == [0] * 4
     assert sorted(one["value"]["data"]["snapshotEpoch"] for one in snapshots) == [0, 0, 1, 1]
     groups("--group", group, "--topic", topic, "--delete-offsets")

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.real_kafka
 RECORDS = 1500
 TRICKLE = 20
 """Records of each topic at once, until all members of a group have taken some."""
+PATIENCE = 180.0
 OF_JAVA = 200
 """Records after which Java's tool ends."""
 
@@ -102,7 +103,7 @@ class SharedQueue:
                         self.note("asyncio", value, record.delivery_count)
                 assert set((await member.commit()).values()) <= {None}
 
-        run(work())
+        run(work(), stall=PATIENCE)
 
     def confluent(self) -> None:
         from confluent_kafka import ShareConsumer
@@ -157,7 +158,7 @@ def test_one_group_of_four_clients_accepts_each_record(cluster: Cluster, java: B
     queue.fill()
     first = threading.Thread(target=guarded(java_tool))
     first.start()
-    first.join(60)
+    first.join(PATIENCE)
     assert not raised, raised
     for event in found:
         if event["name"] == "record_data":
@@ -169,7 +170,7 @@ def test_one_group_of_four_clients_accepts_each_record(cluster: Cluster, java: B
     for thread in others:
         thread.start()
     for thread in others:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not raised, raised
     assert {*queue.accepted} == queue.sent
     twice = {value for value, count in queue.accepted.items() if count > 1}

@@ -44,18 +44,20 @@ def test_missing_kafka_skips_loudly_or_fails_if_required(monkeypatch: pytest.Mon
 class StuckJava:
     """Stands for the jars: the first of its servers neither gets ready nor ends, the second one is ready."""
 
-    def __init__(self) -> None:
-        self.scripts = iter(["echo stuck >&2; cat", "echo READY; cat"])
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._scripts = iter([("echo stuck >&2; cat", 1.0), ("echo READY; cat", 60.0)])
 
     def java(self, main: str, *arguments: str, flags: tuple[str, ...]) -> list[str]:
-        return ["sh", "-c", next(self.scripts)]
+        script, patience = next(self._scripts)
+        self._monkeypatch.setattr(real_kafka, "START_TIMEOUT", patience)
+        return ["sh", "-c", script]
 
 
 def test_a_server_that_does_not_get_ready_is_replaced_by_one_with_other_ports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(real_kafka, "START_TIMEOUT", 1.0)
-    with RealKafka(cast(KafkaJars, StuckJava()), brokers=2).start() as kafka:
+    with RealKafka(cast(KafkaJars, StuckJava(monkeypatch)), brokers=2).start() as kafka:
         refused = kafka.addresses
         started = kafka.bootstrap_servers.split(",")
         assert started == kafka.addresses

@@ -19,7 +19,7 @@ from pykafka2.testing.simulation import Simulation
 
 R = TypeVar("R", bound=Response)
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 VIRTUAL_TIMEOUT = 120.0
 
 

@@ -19,7 +19,7 @@ from tests.broker.support.raw_client import RawClient
 from ..real_kafka import RESTRICTED_PASSWORD, RESTRICTED_USER
 from .plain import Plainer, request_of
 
-TIMEOUT = 15.0
+TIMEOUT = 60.0
 ELSEWHERE = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 TAKEN_IN = 0.05
 SHORT_REPLY = 40
