@@ -152,7 +152,8 @@ def check_killed_worker(workers: Workers) -> None:
     workers.stop()
     runs = workers.runs()
     assert set(runs) == set(range(200))
-    assert sum(runs.values()) - 200 <= 2 * 2  # the tasks in work, and those whose acknowledgement was lost
+    # The tasks in work, and those whose acknowledgement was lost: those that the worker had, at most.
+    assert sum(runs.values()) - 200 <= 2 * 4
 
 
 @pytest.mark.long
