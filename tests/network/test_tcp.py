@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 from collections.abc import Iterator
@@ -157,16 +158,28 @@ def test_hundreds_of_connections_at_once_wait_to_be_accepted(link: Link) -> None
             clients.enter_context(socket.create_connection(address, timeout=0.9))
 
 
+def limit_for_free_descriptors(count: int) -> int:
+    """The RLIMIT_NOFILE with which exactly `count` more files can be opened, whatever else is open."""
+    free = (number for number in itertools.count() if not is_open(number))
+    return next(itertools.islice(free, count, None))
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 def test_connections_leave_file_descriptors_for_modules_and_logs() -> None:
     resource = pytest.importorskip("resource")
     network, clients, accepted = TcpNetwork(), [], []
     listener = network.listen("127.0.0.1", 0)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(listener.fileno())
-    os.close(lowest)
     try:
         clients += [socket.create_connection((listener.host, listener.port)) for _ in range(40)]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 64, limits[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit_for_free_descriptors(24), limits[1]))
         with pytest.raises(Disconnected, match="too many open files; raise its limit"):
             accepted.extend(iter(listener.accept, None))
         files = [os.dup(listener.fileno()) for _ in range(10)]
