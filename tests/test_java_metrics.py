@@ -86,10 +86,10 @@ DETERMINED = {
 def produce(servers: str) -> list[Metric]:
     with KafkaProducer(bootstrap_servers=servers, client_id=CLIENT_ID, linger_ms=0) as producer:
         for _ in range(5):
-            producer.send("orders", bytes(100), partition=1).result(10)
+            producer.send("orders", bytes(100), partition=1).result(60)
         for _ in range(2):
-            producer.send("orders", bytes(50), partition=0).result(10)
-            producer.send("clicks", bytes(10), partition=0).result(10)
+            producer.send("orders", bytes(50), partition=0).result(60)
+            producer.send("clicks", bytes(10), partition=0).result(60)
         producer.flush()
         return producer.metric_rows()
 

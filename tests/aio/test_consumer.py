@@ -107,7 +107,7 @@ def test_pending_reads_raise_consumer_stopped_at_stop(kafka_cluster: KafkaCluste
         await kafka_cluster.wait_until_async(lambda: consumer.assignment())
         began = time.monotonic()
         await consumer.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         for task in pending:
             with pytest.raises(ConsumerStopped):
                 await task

@@ -98,7 +98,8 @@ from pykafka2 import KafkaConsumer
 from pykafka2.testing import KafkaCluster
 with KafkaCluster(brokers=1, topics={"t": 1}) as cluster:
     with KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
-        consumer.poll(timeout_ms=500)
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=500)
     print(*sorted(sys.modules))
 """
 

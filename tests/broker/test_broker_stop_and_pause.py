@@ -28,7 +28,7 @@ from tests.error_codes import REQUEST_TIMED_OUT
 
 METADATA = MetadataRequest(topics=[])
 SESSION = 9.0
-QUICK = 2.5  # a wait until its timeout takes at least 5 s
+QUICK = 4.5  # a wait until its timeout takes at least 5 s
 
 
 def fenced(cluster: KafkaCluster) -> list[str]:

@@ -41,7 +41,7 @@ def produce(cluster: KafkaCluster, count: int, start: int = 0, **options: Any) -
     return values
 
 
-def read(consumer: KafkaConsumer, count: int, seconds: float = 20) -> list[bytes]:
+def read(consumer: KafkaConsumer, count: int, seconds: float = 60) -> list[bytes]:
     """That many values, or as many as come in time."""
     found: list[bytes] = []
     deadline = time.monotonic() + seconds
@@ -148,7 +148,7 @@ def test_a_real_second_thread_is_refused_and_a_wakeup_is_not(kafka_cluster: Kafk
         else:
             pytest.fail("the second thread was let in")
         consumer.wakeup()
-        thread.join(10)
+        thread.join(30)
         assert polls
         assert polls[0] < 10
 
@@ -173,7 +173,7 @@ def test_a_signal_handler_wakes_a_poll_up(kafka_cluster: KafkaCluster) -> None:
             timer.start()
             began_at = time.monotonic()
             assert consumer.poll(timeout_ms=30_000) == {}
-            assert time.monotonic() - began_at < 5
+            assert time.monotonic() - began_at < 20
         finally:
             timer.join()
             signal.signal(signal.SIGUSR1, before_handler)
@@ -253,7 +253,7 @@ def test_tls_to_a_plaintext_port_is_named(kafka_cluster: KafkaCluster) -> None:
         for call in (consumer.topics, lambda: consumer.poll(timeout_ms=20_000)):
             with pytest.raises(TlsError, match=kafka_cluster.bootstrap_servers):
                 call()
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 15
 
 
 def test_plaintext_to_a_tls_port_is_named(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_poll_has_its_records_before_the_next_fetch_is_written(
 
     def slow_make(self: FetchRequests, *arguments: Any) -> Any:
         if is_awaited.is_set():
-            waited.append(has_polled.wait(2.0))
+            waited.append(has_polled.wait(30))
         return make(self, *arguments)
 
     def read_one() -> None:
@@ -341,6 +341,6 @@ def test_poll_has_its_records_before_the_next_fetch_is_written(
         reader.start()
         kafka_cluster.wait_until(lambda: consumer._core.fetcher.fetches == 1)
         is_awaited.set()
-        producer.send("one", b"a").get(5)
-        reader.join(10.0)
+        producer.send("one", b"a").get(30)
+        reader.join(60)
     assert waited[0], "poll() waited for the next fetch"

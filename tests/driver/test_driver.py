@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -352,7 +353,7 @@ def test_on_real_threads_a_caller_waits_for_a_command_and_for_the_end() -> None:
     waiter.start()
     driver.call_soon(lambda now: seen.append("last"))
     assert driver.close(5.0)
-    waiter.join(5.0)
+    waiter.join(30)
     assert seen[-1] == "last"
     assert len(errors) == 1
     runtime.close()
@@ -375,11 +376,13 @@ def test_a_waiter_is_woken_when_its_condition_holds_and_not_every_turn() -> None
     waiter = threading.Thread(target=lambda: woken.append(driver.wait_until(look, 30.0)), name="waiter")
     waiter.start()
     is_waiting.wait()
+    while not runtime._waiters:
+        time.sleep(0.001)
     while len(turns) < 100:
         before = len(turns)
         driver.call_soon(turns.append)
         assert runtime.wait_until(lambda: len(turns) > before, 5.0)  # noqa: B023
-    waiter.join(5.0)
+    waiter.join(30)
     assert woken == [True]
     # Before and after it was registered, and sometimes when both threads ran at once.
     assert called_on.count("waiter") <= 10
@@ -415,7 +418,7 @@ def test_waiter_can_be_woken_in_the_middle_of_a_turn() -> None:
     def hand_over(now: float) -> None:
         is_there.set()
         driver.tell_waiters()
-        seen.append(has_gone_on.wait(5.0))  # what is left of the turn
+        seen.append(has_gone_on.wait(30))  # what is left of the turn
 
     driver.call_soon(hand_over)
     assert driver.wait_until(is_there.is_set, 5.0)

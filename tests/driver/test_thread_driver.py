@@ -61,12 +61,12 @@ def selector(request: pytest.FixtureRequest, runtime: ThreadRuntime) -> Selector
 def test_a_loop_turns_at_once_and_upon_each_wake(runtime: ThreadRuntime, selector: Selector | None) -> None:
     loop = Loop(runtime.notify)
     task = runtime.spawn("loop", loop, selector)
-    assert runtime.wait_until(lambda: loop.rounds >= 1, 5.0)
+    assert runtime.wait_until(lambda: loop.rounds >= 1, 30.0)
     for rounds in range(2, 20):
         task.wake()
-        assert runtime.wait_until(partial(turned, loop, rounds), 5.0)
-    assert task.stop(5.0)
-    assert task.stop(5.0)
+        assert runtime.wait_until(partial(turned, loop, rounds), 30.0)
+    assert task.stop(30.0)
+    assert task.stop(30.0)
     task.wake()
 
 
@@ -81,8 +81,8 @@ def test_a_loop_turns_again_at_the_time_that_it_named(
 
     loop.body = in_a_moment
     task = runtime.spawn("loop", loop, selector)
-    assert runtime.wait_until(lambda: loop.rounds >= 5, 5.0)
-    assert task.stop(5.0)
+    assert runtime.wait_until(lambda: loop.rounds >= 5, 30.0)
+    assert task.stop(30.0)
 
 
 def test_a_step_that_raises_ends_its_task_with_the_error(
@@ -92,9 +92,9 @@ def test_a_step_that_raises_ends_its_task_with_the_error(
         raise ValueError("a bug")
 
     task = runtime.spawn("broken", Loop(fail), selector)
-    assert runtime.wait_until(lambda: task.error is not None, 5.0)
+    assert runtime.wait_until(lambda: task.error is not None, 30.0)
     assert repr(task.error) == "ValueError('a bug')"
-    assert task.stop(5.0)
+    assert task.stop(30.0)
     assert "broken" in caplog.text
 
 
@@ -104,14 +104,14 @@ def test_a_loop_may_stop_itself(runtime: ThreadRuntime, selector: Selector | Non
     task = runtime.spawn("loop", loop, selector)
 
     def stop() -> None:
-        stopped.append(task.stop(5.0))
+        stopped.append(task.stop(30.0))
         runtime.notify()
 
     loop.body = stop
     task.wake()
-    assert runtime.wait_until(lambda: bool(stopped), 5.0)
+    assert runtime.wait_until(lambda: bool(stopped), 30.0)
     assert stopped == [True]
-    assert task.stop(5.0)
+    assert task.stop(30.0)
 
 
 def test_stop_returns_false_if_the_loop_did_not_end(runtime: ThreadRuntime) -> None:
@@ -124,7 +124,7 @@ def test_stop_returns_false_if_the_loop_did_not_end(runtime: ThreadRuntime) -> N
     task = runtime.spawn("stuck", loop)
     assert not task.stop(0.02)
     go_on.set()
-    assert task.stop(5.0)
+    assert task.stop(30.0)
 
 
 def test_a_task_knows_its_own_thread(runtime: ThreadRuntime) -> None:
@@ -138,24 +138,24 @@ def test_a_task_knows_its_own_thread(runtime: ThreadRuntime) -> None:
 
     loop.body = look
     task.wake()
-    assert runtime.wait_until(lambda: bool(answers), 5.0)
+    assert runtime.wait_until(lambda: bool(answers), 30.0)
     assert answers[0] is True
     assert not runtime.is_current(task)
-    assert task.stop(5.0)
+    assert task.stop(30.0)
 
 
 def test_wait_until_answers_with_the_predicate(runtime: ThreadRuntime) -> None:
     assert runtime.wait_until(lambda: True, 0.0)
     started = time.monotonic()
     assert not runtime.wait_until(lambda: False, 0.02)
-    assert 0.02 <= time.monotonic() - started < 5.0
+    assert 0.02 <= time.monotonic() - started < 20
     assert not runtime.wait_until(lambda: False, -1.0)
 
 
 def test_a_predicate_that_raises_leaves_no_waiter_behind(runtime: ThreadRuntime) -> None:
     calls: Iterator[bool] = iter(())
     with pytest.raises(StopIteration):
-        runtime.wait_until(lambda: next(calls), 5.0)
+        runtime.wait_until(lambda: next(calls), 30.0)
     assert not runtime._waiters
 
 
@@ -165,7 +165,7 @@ def test_ctrl_c_interrupts_a_wait_at_once(runtime: ThreadRuntime) -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         runtime.wait_until(lambda: False, 30.0)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20
     timer.join()
     assert not runtime._waiters
 
@@ -176,14 +176,14 @@ def test_ctrl_c_interrupts_a_wait_though_another_thread_got_the_signal(runtime: 
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         runtime.wait_until(lambda: False, 30.0)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20
     timer.join()
 
 
 def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtime: ThreadRuntime) -> None:
     loop = Loop(runtime.notify)
     task = runtime.spawn("loop", loop)
-    assert runtime.wait_until(lambda: loop.rounds >= 1, 5.0)
+    assert runtime.wait_until(lambda: loop.rounds >= 1, 30.0)
 
     def handler(number: int, frame: object) -> None:
         task.wake()
@@ -196,7 +196,7 @@ def test_a_signal_handler_may_wake_and_notify_while_the_main_thread_waits(runtim
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        assert task.stop(5.0)
+        assert task.stop(30.0)
 
 
 @pytest.mark.gate
@@ -224,7 +224,7 @@ def test_a_notify_between_any_two_lines_of_a_wait_ends_it(runtime: ThreadRuntime
         )
         late.cancel()
         late.join()
-        assert time.monotonic() - started < 5.0, f"line {line}"
+        assert time.monotonic() - started < 20, f"line {line}"
         return has_line
 
     assert len(list(at_every_line(attempt))) > 8
@@ -248,7 +248,7 @@ def test_no_notify_is_lost_under_stress(runtime: ThreadRuntime, selector: Select
         for number in range(1, rounds + 1):
             calls[index] = number
             task.wake()
-            if not runtime.wait_until(lambda: answered[index] >= calls[index], 5.0):
+            if not runtime.wait_until(lambda: answered[index] >= calls[index], 30.0):
                 lost.append(number)
                 return
 
@@ -262,7 +262,7 @@ def test_no_notify_is_lost_under_stress(runtime: ThreadRuntime, selector: Select
             thread.join()
     finally:
         sys.setswitchinterval(before)
-        assert task.stop(5.0)
+        assert task.stop(30.0)
     assert lost == []
     assert answered == [rounds] * callers
 
@@ -285,11 +285,11 @@ def test_offloaded_work_runs_on_another_thread_and_delivers_its_outcome(runtime:
         runtime.notify()
 
     runtime.offload(lambda: threading.current_thread().name, deliver)
-    assert runtime.wait_until(lambda: len(outcomes) == 1, 5.0)
+    assert runtime.wait_until(lambda: len(outcomes) == 1, 30.0)
     assert outcomes[0].get() == "pykafka2-offload"
 
     runtime.offload(lambda: str(1 // 0), deliver)
-    assert runtime.wait_until(lambda: len(outcomes) == 2, 5.0)
+    assert runtime.wait_until(lambda: len(outcomes) == 2, 30.0)
     with pytest.raises(ZeroDivisionError):
         outcomes[1].get()
 
@@ -309,7 +309,7 @@ def test_helpers_that_cannot_be_started_are_missed_for_no_longer_than_that(
             with pytest.raises(RuntimeError, match="can't start"):
                 runtime.offload(lambda: 1, lambda outcome: done.append(outcome.value))
     runtime.offload(lambda: 2, lambda outcome: done.append(outcome.value))
-    assert runtime.wait_until(lambda: bool(done), 2.0)
+    assert runtime.wait_until(lambda: bool(done), 30.0)
     assert done == [2], "what was refused is not done all the same"
 
 
@@ -324,7 +324,7 @@ def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -
     may_go_on.set()
     for thread in threading.enumerate():
         if thread.name == "pykafka2-offload":
-            thread.join(5)
+            thread.join(30)
 
 
 def test_hanging_work_blocks_no_other_lane(runtime: ThreadRuntime) -> None:
@@ -340,7 +340,7 @@ def test_hanging_work_blocks_no_other_lane(runtime: ThreadRuntime) -> None:
 
     for lane in (Lane.COMPUTING, Lane.NAMES, Lane.ASSIGNING):
         runtime.offload(lambda: threading.current_thread().name, deliver, lane)
-    all_done = runtime.wait_until(lambda: len(done) == 3, 5.0)
+    all_done = runtime.wait_until(lambda: len(done) == 3, 30.0)
     may_go_on.set()
     assert all_done
     assert sorted(done) == ["pykafka2-assigning", "pykafka2-names", "pykafka2-offload"]
@@ -357,7 +357,7 @@ def test_a_burst_of_work_is_done_by_few_threads_and_all_end_at_close() -> None:
     for number in range(100):
         runtime.offload(partial(int, number), deliver)
     assert sum(thread.name == "pykafka2-offload" for thread in threading.enumerate()) <= 4
-    assert runtime.wait_until(lambda: len(done) == 100, 5.0)
+    assert runtime.wait_until(lambda: len(done) == 100, 30.0)
     assert sorted(done) == list(range(100))
     runtime.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "pykafka2-offload"]
@@ -378,7 +378,7 @@ def test_helper_threads_end_when_idle_and_start_again(
 
     for number in range(1, 6):
         runtime.offload(partial(int, number), deliver)
-        assert runtime.wait_until(lambda: len(done) == number, 5.0)  # noqa: B023
+        assert runtime.wait_until(lambda: len(done) == number, 30.0)  # noqa: B023
         runtime.wait_until(lambda: not runtime._pools[Lane.COMPUTING]._threads, 0.02)
     assert done == [1, 2, 3, 4, 5]
 
@@ -567,7 +567,7 @@ def test_a_continuation_that_raises_is_logged_and_the_pool_lives_on(
 
     runtime.offload(lambda: 1, fail)
     runtime.offload(lambda: 2, deliver)
-    assert runtime.wait_until(lambda: done == [2], 5.0)
+    assert runtime.wait_until(lambda: done == [2], 30.0)
     runtime.close()
     assert "a bug" in caplog.text
 
@@ -608,14 +608,14 @@ def test_waiter_of_a_queue_is_checked_only_by_that_queue(runtime: ThreadRuntime)
     over: list[bool] = []
     waiter = threading.Thread(target=lambda: over.append(runtime.wait_until(look, 30.0, queue, other)))
     waiter.start()
-    assert is_waiting.wait(5.0)
+    assert is_waiting.wait(30)
     for _ in range(100):
         runtime.check_waiters()
     assert set(called_on) == {waiter}
     assert len(called_on) <= 2
     has_come.append(1)
     queue.wake()
-    waiter.join(5.0)
+    waiter.join(30)
     assert over == [True]
     assert not queue._waiters
     assert not other._waiters
@@ -640,5 +640,5 @@ def test_notify_wakes_those_in_queues_too(runtime: ThreadRuntime) -> None:
     waiter.start()
     is_over.append(True)
     runtime.notify()
-    waiter.join(5.0)
+    waiter.join(30)
     assert not waiter.is_alive()

@@ -120,7 +120,7 @@ def test_work_is_left_to_the_helpers_that_there_are(monkeypatch: pytest.MonkeyPa
     """A system that has no thread left for one more."""
     runtime = ThreadRuntime()
     may_go_on, done = threading.Event(), threading.Event()
-    runtime.offload(lambda: may_go_on.wait(5.0), lambda outcome: None)
+    runtime.offload(lambda: may_go_on.wait(30), lambda outcome: None)
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -130,7 +130,7 @@ def test_work_is_left_to_the_helpers_that_there_are(monkeypatch: pytest.MonkeyPa
         runtime.offload(lambda: None, lambda outcome: done.set())
     assert len(runtime._pools[Lane.COMPUTING]._threads) == 1
     may_go_on.set()
-    assert done.wait(5.0)
+    assert done.wait(30)
     runtime.close()
 
 

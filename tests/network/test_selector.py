@@ -86,7 +86,7 @@ def test_a_wake_before_the_select_ends_it(selector: SocketSelector) -> None:
     started = time.monotonic()
     assert selector.select(30.0) == []
     assert selector.select(0.02) == []
-    assert 0.02 <= time.monotonic() - started < 5.0
+    assert 0.02 <= time.monotonic() - started < 20
 
 
 def test_a_wake_during_the_select_ends_it(selector: SocketSelector) -> None:
@@ -94,7 +94,7 @@ def test_a_wake_during_the_select_ends_it(selector: SocketSelector) -> None:
     started = time.monotonic()
     waker.start()
     assert selector.select(30.0) == []
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20
     waker.join()
 
 
@@ -104,7 +104,7 @@ def test_a_wake_from_a_signal_handler_ends_the_select(selector: SocketSelector) 
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         started = time.monotonic()
         assert selector.select(30.0) == []
-        assert time.monotonic() - started < 5.0
+        assert time.monotonic() - started < 20
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -150,7 +150,7 @@ def test_a_wake_after_the_round_has_begun_ends_the_next_select(selector: SocketS
     selector.wake()
     started = time.monotonic()
     selector.select(30.0)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 20
 
 
 def test_a_wake_that_ctrl_c_cuts_off_does_not_deafen_the_selector(selector: SocketSelector) -> None:

@@ -641,5 +641,5 @@ def test_ends_are_used_by_one_thread_each(certificates: Certificates, make_link:
     until(near.establish)
     near.transport.write([bytes(1000)])
     assert near.read(1000) == bytes(1000)
-    server.join(10.0)
+    server.join(30)
     assert far.is_open

@@ -101,7 +101,7 @@ def test_the_next_environment_is_prepared_while_a_suite_runs(monkeypatch: pytest
 
     monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
     monkeypatch.setattr(pythons, "prepare", prepare)
-    monkeypatch.setattr(pythons, "run_quick_suite", lambda *_: int(not prepared_3_13.wait(10)))
+    monkeypatch.setattr(pythons, "run_quick_suite", lambda *_: int(not prepared_3_13.wait(60)))
     assert pythons.main(["3.12", "3.13"]) == 0
 
 

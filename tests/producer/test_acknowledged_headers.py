@@ -122,7 +122,7 @@ def test_send_many_gives_each_record_its_headers(kafka_cluster: KafkaCluster) ->
 def test_rows_that_send_many_did_not_append_have_their_headers(kafka_cluster: KafkaCluster) -> None:
     tracing = Tracing()
     kafka_cluster.controls.hold("Produce")
-    options: dict[str, Any] = {"buffer_memory": 40_000, "max_block_ms": 100, "bulk_batch_size": 10_000}
+    options: dict[str, Any] = {"buffer_memory": 40_000, "max_block_ms": 2000, "bulk_batch_size": 10_000}
     with producer_of(kafka_cluster, tracing, **options) as producer:
         values = [b"%d" % number * 3000 for number in range(8)]
         with pytest.raises(IncompleteSend) as raised:

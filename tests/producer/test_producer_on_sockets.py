@@ -90,7 +90,7 @@ def test_send_without_a_listening_broker_raises_within_max_block_ms() -> None:
 def test_tls_to_a_plaintext_port_raises_tls_not_spoken(cluster: KafkaCluster) -> None:
     with (
         KafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=1000
+            bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=10_000
         ) as producer,
         pytest.raises(TlsNotSpoken, match=r"without TLS on this port. .*security_protocol=PLAINTEXT"),
     ):

@@ -343,7 +343,7 @@ def test_threads_that_need_a_codec_at_once_all_get_it() -> None:
     start = threading.Barrier(8)
 
     def round_trip(_: int) -> bool:
-        start.wait(timeout=10)
+        start.wait(timeout=60)
         return all(FetchResponse.decode(response.encode(v), v) == response for v in range(4, 13))
 
     with ThreadPoolExecutor(8) as pool:

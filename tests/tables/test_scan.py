@@ -492,11 +492,11 @@ def test_unused_and_partly_read_streams_close_their_consumers(
 @pytest.mark.kafka(brokers=2, topics={"orders": Topic(2, 1)})
 def test_a_partition_without_a_leader_is_an_error(fresh_kafka_cluster: KafkaCluster) -> None:
     fill(fresh_kafka_cluster)
-    found = scan(fresh_kafka_cluster, default_api_timeout_ms=1500, request_timeout_ms=1000)
+    found = scan(fresh_kafka_cluster, default_api_timeout_ms=3000, request_timeout_ms=1500)
     assert found.to_arrow().num_rows == 100
     fresh_kafka_cluster.controls.crash_broker(fresh_kafka_cluster.partition("orders", 1).leader)
     with pytest.raises(KafkaTimeoutError, match="orders"):
-        scan(fresh_kafka_cluster, default_api_timeout_ms=1500, request_timeout_ms=1000)
+        scan(fresh_kafka_cluster, default_api_timeout_ms=3000, request_timeout_ms=1500)
     with pytest.raises(KafkaTimeoutError, match="orders-1"):
         found.to_arrow()
 

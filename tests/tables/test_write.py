@@ -217,7 +217,7 @@ def test_rows_that_find_no_memory_have_the_numbers_of_the_table(
         partition=0,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
         buffer_memory=50_000,
-        max_block_ms=200,
+        max_block_ms=2000,
         bulk_batch_size=10_000,
     )
     [(rows, error)] = result.failures

@@ -700,7 +700,7 @@ def test_request_that_comes_byte_by_byte_must_be_complete_in_time(
     port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.5)
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     with connect(port) as slow:
         slow.settimeout(0.02)
         for byte in request("/topics", fields=f"X: {'x' * 10_000}\r\n"):

@@ -492,7 +492,7 @@ def test_connection_above_max_connections_waits_until_another_is_closed(live: Li
         third.socket.recv(1)
     assert len(live.cluster.brokers[0].parts.quotas) == 2
     first.close()
-    third.socket.settimeout(10)
+    third.socket.settimeout(60)
     assert third.receive(MetadataRequest, 12)[0] == 1
 
 

@@ -319,7 +319,7 @@ def test_muted_connection_blocks_its_client_and_bounds_the_memory_of_the_broker(
     assert len(connection.frames._buffer) <= 1 << 20
     assert live.cluster.log("t", 0).log_end_offset == 1
     live.controls.resume_followers()
-    wire.socket.settimeout(10)
+    wire.socket.settimeout(60)
     received = 0
     while received < count:
         readable, writable, _ = select.select(

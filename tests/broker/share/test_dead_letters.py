@@ -84,7 +84,7 @@ def test_exhausted_records_are_copied_if_the_group_wants_it(live: LiveCluster) -
     produce(live.leader(), "t", 0, batch([b"a"], keys=[b"k"], codec=1))
     one = member(live)
     for count in (1, 2):
-        assert acquired(one.fetch(max_wait_ms=5000)) == [(0, 0, count)]
+        assert acquired(one.fetch(max_wait_ms=20_000)) == [(0, 0, count)]
         assert one.settle(0, 0, RELEASE) == 0
     ((key, value, headers),) = letters(live, 1)
     assert (key, value) == (b"k", b"a")

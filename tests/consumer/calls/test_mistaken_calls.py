@@ -287,7 +287,7 @@ def test_monitoring_calls_are_allowed_from_another_thread(cluster: LogCluster) -
     def inside_a_poll(data: bytes) -> bytes:
         other = threading.Thread(target=look, args=(consumer,))
         other.start()
-        other.join(10)
+        other.join(30)
         return data
 
     with cluster.consumer("orders", value_deserializer=inside_a_poll, max_poll_records=1) as consumer:

@@ -88,7 +88,7 @@ def test_a_commit_from_another_thread_is_refused_at_once(kafka_cluster: KafkaClu
         with pytest.raises(ConcurrentUse, match="commit_async"):
             consumer.commit_async()
         kafka_cluster.controls.release(OffsetCommitRequest)
-        inside.join(10)
+        inside.join(30)
         assert consumer.committed(ORDERS) == 1
 
 

@@ -64,7 +64,7 @@ def test_read_range_of_a_deleted_topic_fails_long_before_the_timeout(
         began = time.monotonic()
         with pytest.raises(UnknownTopicOrPartition, match="'t' does not exist"):
             list(consumer.read_range(T0, 0, 1))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})

@@ -176,7 +176,7 @@ class Hanging:
         number = len(self.calls)
         self.calls.append(may_go_on)
         self.called.release()
-        may_go_on.wait(10)
+        may_go_on.wait(60)
         if number in self.failing:
             raise RuntimeError
         return Token(f"token-{number}", 1100.0)
@@ -190,13 +190,13 @@ class Hanging:
         thread = threading.Thread(target=self.ask)
         self.threads.append(thread)
         thread.start()
-        assert self.called.acquire(timeout=5)
+        assert self.called.acquire(timeout=30)
 
     def end(self) -> None:
         for one in self.calls:
             one.set()
         for thread in self.threads:
-            thread.join(5)
+            thread.join(30)
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_provider_is_called_again_after_an_abandoned_call(hanging: Hanging) -> N
         hanging.cache.give_up()
     hanging.start()
     hanging.calls[1].set()
-    hanging.threads[1].join(5)
+    hanging.threads[1].join(30)
     assert [token.value for token in hanging.tokens] == ["token-1"]
     assert hanging.cache.current().value == "token-1"
 
@@ -231,7 +231,7 @@ def test_token_returned_after_a_later_one_changes_nothing(hanging: Hanging) -> N
             hanging.cache.give_up()
     for number in (1, 0):
         hanging.calls[number].set()
-        hanging.threads[number].join(5)
+        hanging.threads[number].join(30)
     assert [token.value for token in hanging.tokens] == ["token-1", "token-0"]
     assert hanging.cache.current().value == "token-1"
 
@@ -245,7 +245,7 @@ def test_few_calls_may_hang(hanging: Hanging) -> None:
         hanging.cache.current()
     assert len(hanging.calls) == MAX_HANGING_CALLS < MAX_OFFLOAD_THREADS
     hanging.calls[0].set()
-    hanging.threads[0].join(5)
+    hanging.threads[0].join(30)
     assert hanging.cache.current().value == "token-0", "one that comes back late is taken"
 
 
@@ -263,15 +263,15 @@ def test_waiter_of_an_abandoned_call_does_not_call_beside_the_next(hanging: Hang
     hanging.start()
     hanging.threads.append(waiting)
     waiting.start()
-    assert waits.wait(5)
+    assert waits.wait(30)
     with pytest.raises(TokenProviderTimedOut):
         hanging.cache.give_up()
     hanging.start()
     hanging.calls[0].set()
-    hanging.threads[0].join(5)
+    hanging.threads[0].join(30)
     assert not hanging.called.acquire(timeout=0.03), "one call at a time"
     hanging.calls[1].set()
-    waiting.join(5)
+    waiting.join(30)
     assert [token.value for token in hanging.tokens] == ["token-1"] * 2
 
 
@@ -294,14 +294,14 @@ def test_waiter_of_an_abandoned_call_that_is_cancelled_does_not_call_the_provide
     hanging.start()
     hanging.threads.append(waiting)
     waiting.start()
-    assert waits.wait(5)
+    assert waits.wait(30)
     with pytest.raises(TokenProviderTimedOut):
         hanging.cache.give_up()
     request.is_over = True
     hanging.calls[0].set()
-    hanging.threads[0].join(5)
+    hanging.threads[0].join(30)
     assert not hanging.called.acquire(timeout=0.1)
-    waiting.join(5)
+    waiting.join(30)
 
 
 def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptureFixture) -> None:

@@ -132,5 +132,5 @@ def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
         began = time.monotonic()
     took = time.monotonic() - began
     is_released.set()
-    assert took < 10.0
+    assert took < 40.0
     assert len(list(tmp_path.rglob(".kafka_cleanshutdown"))) == 2

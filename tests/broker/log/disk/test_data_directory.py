@@ -247,7 +247,7 @@ def test_descriptors_are_not_inherited(tmp_path: Path) -> None:
 
 def test_directories_are_flushed_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: both.wait(10))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: both.wait(60))
     files = RealFiles()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(files.flush_directory, [str(tmp_path)] * 2))
