@@ -270,32 +270,29 @@ class GroupsAdmin:
         wanted = one_of("state", state, STATES)
         if members is not None:
             whole_number("members", members, 0)
-        clock = self._cluster.driver.clock
         seconds = self._cluster.seconds_of(timeout)
-        deadline = clock.monotonic() + seconds
+        left = self._time_left(seconds)
         while True:
-            left = max(0.0, deadline - clock.monotonic())
-            outcomes = self._described_of_any_type(group_id, max(left, POLL_SECONDS))
-            error = outcomes.errors.get(group_id)
-            if error is None:
-                found = outcomes[group_id]
-                if found.state == wanted and members in (None, len(found.members)):
-                    return found
-                seen = f"is {found.state} with {len(found.members)} members"
-            elif isinstance(error, GroupIdNotFound):
+            try:
+                found = self._described_of_any_type(group_id, lambda: max(left(), POLL_SECONDS))
+            except GroupIdNotFound:
                 if wanted == "Dead" and not members:
                     return GroupDescription(group_id, "Dead", "", "", None, ())
                 seen = "does not exist"
-            elif error.retriable:
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
                 seen = f"cannot be described: {error}"
             else:
-                raise error
-            if left <= POLL_SECONDS:
+                if found.state == wanted and members in (None, len(found.members)):
+                    return found
+                seen = f"is {found.state} with {len(found.members)} members"
+            if not left():
                 what = wanted if members is None else f"{wanted} with {members} members"
                 raise KafkaTimeoutError(
                     f"group {group_id!r} did not become {what} within {seconds:g} s; it {seen}"
                 )
-            self._cluster.pause(POLL_SECONDS)
+            self._cluster.pause(min(POLL_SECONDS, left()))
 
     # ------------------------------------------------------------------ inside
 
@@ -303,24 +300,30 @@ class GroupsAdmin:
         self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
     ) -> Outcomes[str, GroupDescription]:
         """Return the outcomes of `describe_groups`."""
-        outcomes = self._described_consumers(names, timeout, operations, waits)
+        left = self._time_left(timeout)
+        outcomes = self._described_consumers(names, left, operations, waits)
         missing = [name for name, error in outcomes.errors.items() if isinstance(error, GroupIdNotFound)]
-        outcomes.errors.update(self._refusals(missing, timeout, waits))
+        outcomes.errors.update(self._refusals(missing, left(), waits))
         return outcomes
 
-    def _described_of_any_type(self, group_id: str, timeout: float) -> Outcomes[str, GroupDescription]:
-        """Describe a group, also a share group, without waiting for its coordinator."""
-        outcomes = self._described_consumers([group_id], timeout, operations=False, waits=False)
-        if not isinstance(outcomes.errors.get(group_id), GroupIdNotFound):
-            return outcomes
-        shares = self._described_share_groups("wait_for_group", [group_id], False, timeout, waits=False)
-        if not isinstance(shares.errors.get(group_id), GroupIdNotFound | UnsupportedVersion):
-            return shares
-        outcomes.errors.update(self._refusals([group_id], timeout, waits=False, refused=STREAMS))
-        return outcomes
+    def _described_of_any_type(self, group_id: str, left: Callable[[], float]) -> GroupDescription:
+        """Describe a group, also a share group, without waiting for its coordinator; raise its error."""
+        outcomes = self._described_consumers([group_id], left, operations=False, waits=False)
+        if isinstance(outcomes.errors.get(group_id), GroupIdNotFound):
+            shares = self._described_share_groups("wait_for_group", [group_id], False, left(), waits=False)
+            if not isinstance(shares.errors.get(group_id), GroupIdNotFound | UnsupportedVersion):
+                return shares[group_id]
+            outcomes.errors.update(self._refusals([group_id], left(), waits=False, refused=STREAMS))
+        return outcomes[group_id]
+
+    def _time_left(self, timeout: float | None) -> Callable[[], float]:
+        """Return a function that returns the seconds left until the timeout of a call, 0 after it."""
+        clock = self._cluster.driver.clock
+        deadline = clock.monotonic() + self._cluster.seconds_of(timeout)
+        return lambda: max(0.0, deadline - clock.monotonic())
 
     def _described_consumers(
-        self, names: list[str], timeout: float | None, operations: bool, waits: bool
+        self, names: list[str], left: Callable[[], float], operations: bool, waits: bool
     ) -> Outcomes[str, GroupDescription]:
         """Describe groups of consumers, KIP-848 and classic."""
         from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
@@ -333,7 +336,7 @@ class GroupsAdmin:
                 group_ids=groups, include_authorized_operations=operations
             ),
             consumer_group,
-            timeout,
+            left(),
             waits,
         )
         others = [
@@ -348,7 +351,7 @@ class GroupsAdmin:
             others,
             lambda groups: DescribeGroupsRequest(groups=groups, include_authorized_operations=operations),
             classic_group,
-            timeout,
+            left(),
             waits,
         )
         found = outcomes.succeeded | classic.succeeded
@@ -408,8 +411,11 @@ class GroupsAdmin:
             return {}
         try:
             listed = self.list_groups(types=refused, timeout=timeout, raise_errors=waits)
-        except BrokerError:  # a broker before Kafka 3.8 has no such groups, and one may refuse the list
-            return {}
+        except KafkaError as error:
+            # A broker before Kafka 3.8 has no such groups, and one can refuse the list.
+            if isinstance(error, BrokerError) or (error.retriable and not waits):
+                return {}
+            raise
         return {
             group.group_id: IllegalArgument(f"group {group.group_id!r} is {refused[group.type]}")
             for group in listed

@@ -310,6 +310,61 @@ def test_group_is_waited_for_at_a_broker_without_share_groups(simulation: Simula
         assert waiting.result().type == "Classic"
 
 
+REQUESTS_OF_A_WAIT = (
+    "FindCoordinator",
+    "ConsumerGroupDescribe",
+    "DescribeGroups",
+    "ShareGroupDescribe",
+    "ListGroups",
+)
+
+
+@pytest.mark.parametrize("api", REQUESTS_OF_A_WAIT)
+def test_wait_for_a_group_survives_lost_connections(simulation: Simulation, world: World, api: str) -> None:
+    rule = world.cluster.controls.rule(api=api, times=3, then="close_before")
+    waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", state="Empty", timeout=20))
+    simulation.sleep(5)
+    assert (waiting.is_done, rule.fired) == (False, 3)
+    world.commit("g", {ORDERS[0]: 0})
+    assert waiting.result().state == "Empty"
+
+
+@pytest.mark.parametrize("api", [*REQUESTS_OF_A_WAIT, None])
+def test_wait_for_a_group_ends_at_its_timeout_although_responses_are_late(
+    simulation: Simulation, world: World, api: str | None
+) -> None:
+    for one in REQUESTS_OF_A_WAIT if api is None else [api]:
+        world.cluster.controls.rule(api=one, then="delay:3.5" if api is None else "hold")
+    started = simulation.now
+    with pytest.raises(KafkaTimeoutError, match="'g' did not become Empty within 4 s; it "):
+        world.admin.wait_for_group("g", state="Empty", timeout=4)
+    assert 4 <= simulation.now - started < 5.5
+
+
+def test_group_that_appears_just_before_the_timeout_is_found(simulation: Simulation, world: World) -> None:
+    waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", state="Empty", timeout=2.2))
+    simulation.sleep(2.15)
+    world.admin.alter_group_offsets("g", {ORDERS[0]: 0})
+    assert waiting.result().state == "Empty"
+
+
+def test_late_responses_do_not_prolong_the_description_of_groups(
+    simulation: Simulation, world: World
+) -> None:
+    for api in REQUESTS_OF_A_WAIT:
+        world.cluster.controls.rule(api=api, then="delay:1.5")
+    started = simulation.now
+    with pytest.raises(KafkaTimeoutError):
+        world.admin.describe_groups(["g"], timeout=4)
+    assert simulation.now - started < 5
+
+
+def test_missing_group_is_an_outcome_even_if_the_list_of_groups_fails(world: World) -> None:
+    world.cluster.controls.rule(api="ListGroups", then="close_before")
+    described = world.admin.describe_groups(["g"], raise_errors=False)
+    assert isinstance(described.errors["g"], GroupIdNotFound)
+
+
 def test_call_of_a_client_that_is_closed_meanwhile_raises_client_closed(
     simulation: Simulation, world: World
 ) -> None:
