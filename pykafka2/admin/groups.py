@@ -255,15 +255,17 @@ class GroupsAdmin:
         members: int | None = None,
         timeout: float | None = None,
     ) -> GroupDescription:
-        """Block until a group has this state and, if given, exactly so many members; return it.
+        """Block until a group has this state and, if given, exactly so many members; return its description.
 
-        Waits for groups of consumers, classic and KIP-848, and for share groups, which are Empty, or Stable
-        from the first member on, before it has partitions.
+        The group can be a classic group, a group of KIP-848, or a share group. A share group is Stable while
+        it has members, even before they get partitions, and Empty otherwise.
 
-        A group that does not exist yet is waited for; for `state="Dead"` a missing group is enough.
+        Also waits for a group that does not exist yet. `state="Dead"` waits until the group does not exist.
 
         Raises:
-            KafkaTimeoutError: the group was not there, or had another state, until the timeout; names it.
+            KafkaTimeoutError: the group did not become so within `timeout`; the message contains its last
+                state, or the error that hid it.
+            GroupAuthorizationFailed: the principal lacks DESCRIBE on the group.
             IllegalArgument: an argument is not valid, and no request was sent; or it is a streams group.
         """
         text("group_id", group_id)
