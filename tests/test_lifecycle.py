@@ -218,7 +218,7 @@ class TestAProducer:
         assert is_alive()
         with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
             producers.clear()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while is_alive() and time.monotonic() < deadline:
             time.sleep(0.001)
         assert not is_alive()

@@ -21,7 +21,7 @@ from pykafka2.testing import KafkaCluster, Simulation
 from tests.producer.rows import a_row
 
 MEMORY_BYTES = 100_000
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which a thread counts as blocked."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @asynccontextmanager

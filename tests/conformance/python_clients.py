@@ -33,7 +33,7 @@ STEERED = "steered"
 SERVING = Serving(
     config={**QUICK_GROUPS, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
 )
-EXERCISE_TIMEOUT = 60.0
+EXERCISE_TIMEOUT = 180.0
 
 
 def main(arguments: list[str]) -> int:

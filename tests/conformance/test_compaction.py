@@ -21,7 +21,7 @@ TOPICS = 20
 ROUNDS = 8
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 CONFIGS = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.0"}
-PATIENCE = 40.0
+PATIENCE = 120.0
 Rows = dict[str, list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]]]
 
 

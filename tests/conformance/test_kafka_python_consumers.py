@@ -273,7 +273,7 @@ def test_wrong_calls_raise_the_documented_errors(
     strict = consumer_of(auto_offset_reset="none")
     strict.assign([place])
     with pytest.raises(errors.NoOffsetForPartitionError):
-        strict.poll(timeout_ms=5000)
+        strict.poll(timeout_ms=60_000)
 
 
 def test_a_position_that_is_not_in_the_log(

@@ -15,7 +15,7 @@ import pytest
 from .brokers import Cluster
 
 REQUIRE = "PYKAFKA2_REQUIRE_KCAT"
-TIMEOUT = 30
+TIMEOUT = 60
 
 
 def kcat(cluster: Cluster, *arguments: str, stdin: str = "") -> str:

@@ -23,7 +23,7 @@ FAUST = "faust-streaming==0.15.3"
 PYKAFKA = Distribution("pykafka", "2.8.0", "f0bbd394ae6970042a587c99fe4dc0966e67787249d963d4ce2f810dc9490577")
 NEEDED_BY_PYKAFKA = ("six", "kazoo", "tabulate")
 INSTALL_TIMEOUT = 300.0
-RUN_TIMEOUT = 60.0
+RUN_TIMEOUT = 180.0
 COUNT = 200
 
 WORKER = """

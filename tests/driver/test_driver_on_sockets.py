@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.driver.broker import OnePageBroker
 from tests.network.wire import Asker
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class OneConnection:

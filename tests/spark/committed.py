@@ -7,7 +7,7 @@ from collections import Counter
 
 from confluent_kafka import Consumer, TopicPartition
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds for open transactions to be over."""
 
 
@@ -43,9 +43,9 @@ def committed(
 def _ends(bootstrap_servers: str, topic: str, isolation: str) -> dict[int, int]:
     consumer = _consumer(bootstrap_servers, isolation)
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
             for number in partitions
         }
     finally:

@@ -21,7 +21,7 @@ import attrs
 TASKS = 3
 ROWS = 40
 PARTITIONS = 4
-RUN_TIMEOUT = 60.0
+RUN_TIMEOUT = 180.0
 
 CRASH_AT = "PYKAFKA2_TEST_CRASH_AT"
 HOOK = "tests.spark.crashing:on_step"

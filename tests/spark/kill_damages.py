@@ -13,7 +13,7 @@ from pathlib import Path
 from pykafka2 import KafkaAdminClient
 from tests.spark.kill_plans import LEDGER_DELETED, OFFSETS_LOST, ROLLED_BACK_BY
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 def damage(what: str, checkpoint: Path, servers: str, ledger: str) -> None:

@@ -53,7 +53,7 @@ def test_rows_are_written_copied_and_read_exactly_once(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert len([one for one in query.recentProgress if one["numInputRows"]]) > 1
     assert committed(servers, "copies") == VALUES
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-TIMEOUT = 90
+TIMEOUT = 240
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_option_of_batches_fails_a_stream_before_its_first_micro_batch(
     stream = spark.readStream.format("pykafka2").options(**options, endingOffsets="latest").load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(Exception, match="endingOffsets is an option of batch queries"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)
     assert query.recentProgress == []
 
 
@@ -218,4 +218,4 @@ def test_real_time_mode_is_refused_with_the_errors_that_the_guide_quotes(
     for condition, writer in sinks.items():
         query = writer.outputMode("update").option("checkpointLocation", str(tmp_path / condition))
         with pytest.raises(Exception, match=rf"STREAMING_REAL_TIME_MODE\.{condition}"):
-            query.trigger(realTime="5 seconds").start().awaitTermination(60)
+            query.trigger(realTime="5 seconds").start().awaitTermination(240)

@@ -44,6 +44,6 @@ def test_a_stream_copies_a_topic(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(240)
     found = spark.table(topic).collect()
     assert sorted(int(row.value) for row in found) == list(range(500))
