@@ -127,7 +127,7 @@ def test_wakeup_ends_each_read_and_loses_no_record(kafka_cluster: KafkaCluster) 
                 await asyncio.sleep(0.02)
                 assert not task.done()
                 threading.Thread(target=consumer.wakeup).start()
-                return await asyncio.wait_for(task, 5)
+                return await asyncio.wait_for(task, 30)
 
             assert await woken(consumer.poll(60_000)) == {}
             assert await woken(consumer.getmany(FIRST, timeout_ms=60_000)) == {}

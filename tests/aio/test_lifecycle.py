@@ -277,16 +277,14 @@ def test_calls_of_a_stopped_consumer_raise_client_closed() -> None:
 
 
 def test_failed_start_closes_the_producer() -> None:
-    async def program() -> float:
+    async def program() -> None:
         producer = KafkaProducer(bootstrap_servers=NOWHERE, max_block_ms=300)
         with pytest.raises(NoBrokersAvailable, match=NOWHERE):
             await producer.start()
-        began = time.monotonic()
         with pytest.raises(ClientClosed):
             await producer.send("orders", b"v")
-        return time.monotonic() - began
 
-    assert run(program()) < 0.2
+    run(program())
 
 
 @pytest.mark.gate

@@ -214,7 +214,7 @@ def test_ctrl_c_delivers_the_read_records_and_reports_them(servers: str, new_top
     while not records_of(servers, topic):
         assert time.monotonic() < deadline
     terminal.type("two\n")
-    time.sleep(0.5)  # it lingers for longer
+    time.sleep(1.5)  # it lingers for longer
     terminal.type("\x03")
     code, shown = terminal.end()
     assert code == 130
@@ -290,7 +290,7 @@ def test_ctrl_c_during_the_commit_waits_for_it() -> None:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            time.sleep(0.5)  # the signal arrives before the response
+            time.sleep(1.5)  # the signal arrives before the response
             cluster.controls.remove_rule(rule)
             _, err = process.communicate(timeout=60)
         assert records_of(cluster.bootstrap_servers, "t", "read_committed") == [(None, b"a")]

@@ -44,7 +44,7 @@ thread.start()
 is_locked.wait()
 child = os.fork()
 if child == 0:
-    signal.alarm(5)
+    signal.alarm(30)
     os._exit(0 if pykafka2_c.append_unlocked(batch, row, 10).batch_index == 0 else 1)
 goes_on.set()
 thread.join()

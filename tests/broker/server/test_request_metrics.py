@@ -122,13 +122,13 @@ def test_a_misspelt_api_raises_and_names_the_nearest(kafka_cluster: KafkaCluster
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_wait_for_followers_is_remote_time(live: LiveCluster) -> None:
     broker = live.cluster.brokers[live.leader_id()]
-    live.controls.delay_link(0, 1, 0.06)
+    live.controls.delay_link(0, 1, 0.6)
     wire = live.leader()
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch(), acks=1)
     produced = broker.metrics.api("Produce")
     live.wait_for(lambda: produced.count == 2)
-    assert produced.remote.max > 0.05
+    assert produced.remote.max > 0.5
     assert produced.local.max < produced.remote.max
     assert produced.remote.p50 == 0.0 or produced.remote.p50 < 0.01
 
@@ -136,11 +136,11 @@ def test_wait_for_followers_is_remote_time(live: LiveCluster) -> None:
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_wait_behind_an_earlier_response_is_response_queue_time(live: LiveCluster) -> None:
     broker = live.cluster.brokers[live.leader_id()]
-    live.controls.delay_link(0, 1, 0.09)
+    live.controls.delay_link(0, 1, 1.0)
     wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
     wire.send(MetadataRequest(topics=None), 12)
     live.wait_for(lambda: broker.metrics.api("Metadata").count == 1)
     metadata = broker.metrics.api("Metadata")
-    assert metadata.response_queue.max > 0.08
-    assert metadata.local.max + metadata.remote.max < 0.08
+    assert metadata.response_queue.max > 0.5
+    assert metadata.local.max + metadata.remote.max < 0.5

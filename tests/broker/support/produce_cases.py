@@ -175,12 +175,12 @@ def create_topics(
     response = wire.call(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 5)
     assert {one.error_code for one in response.topics} <= {0, errors.TopicAlreadyExists.code}, response
     for name in topics:  # the controller has them; the broker learns of them a moment later
-        for _ in range(500):
+        for _ in range(3000):
             if data_of(wire.call(fetch_request(prefix + name, 0, 0), 12)).error_code == 0:
                 break
             time.sleep(0.01)
         else:
-            raise AssertionError(f"{prefix + name} got no leader within five seconds")
+            raise AssertionError(f"{prefix + name} got no leader within half a minute")
 
 
 def ask(wire: RawClient, case: Case) -> PartitionProduceResponse:
