@@ -132,12 +132,12 @@ def test_release_of_one_api_keeps_the_rules_of_others(live: LiveCluster) -> None
 
 @one_broker
 def test_delay(live: LiveCluster) -> None:
-    live.controls.delay(MetadataRequest, 0.05, times=1)
+    live.controls.delay(MetadataRequest, 0.5, times=1)
     wire = live.leader()
     for _ in range(2):
         wire.call(METADATA, 12)
     slow, fast = (entry.latency or 0.0 for entry in live.history.entries("Metadata"))
-    assert slow >= 0.05 > fast
+    assert slow >= 0.5 > fast
 
 
 @one_broker
