@@ -204,7 +204,7 @@ def test_reads_raise_consumer_stopped_while_stop_is_in_progress(kafka_cluster: K
         calls: list[Awaitable[Any]] = [pending, consumer.getone(), consumer.poll(), consumer.getone(FIRST)]
         for call in calls:
             with pytest.raises(ConsumerStopped):
-                await asyncio.wait_for(call, 5)
+                await asyncio.wait_for(call, 30)
         assert [record async for record in consumer] == []
         assert not stopping.done()
         kafka_cluster.controls.release(LeaveGroupRequest)

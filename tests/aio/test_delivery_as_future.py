@@ -207,7 +207,7 @@ def test_wait_for_raises_timeout_error_and_the_record_is_sent(kafka_cluster: Kaf
         async with held(kafka_cluster, 1) as (delivery,):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(delivery, 0.03)
-            waiting = asyncio.create_task(asyncio.wait_for(delivery, 10))
+            waiting = asyncio.create_task(asyncio.wait_for(delivery, 30))
             await asyncio.sleep(0.02)
             kafka_cluster.controls.release(ProduceRequest)
             assert (await waiting).offset == 0

@@ -138,7 +138,7 @@ def test_cancelled_unsubscribe_cancels_the_listener_that_it_waits_for(kafka_clus
             leaving = asyncio.create_task(consumer.unsubscribe())
             await started.wait()
             leaving.cancel()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await ended.wait()
 
     run(program())

@@ -29,7 +29,7 @@ BROKER = ("broker", "--brokers", "1", "--port", "0", "--admin-port", "0", "--qui
 TYPED = """\
 from pykafka2 import KafkaProducer
 with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
-    offset: int = producer.send("orders", b"v").result(timeout=10).offset
+    offset: int = producer.send("orders", b"v").result(timeout=60).offset
 """
 WRONGLY_TYPED = TYPED.replace("offset: int", "offset: str")
 

@@ -55,7 +55,8 @@ def test_write_fails_within_the_api_timeout_if_no_broker_responds(nowhere: str) 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_sink_accepts_the_api_timeout_that_sources_take(kafka_cluster: KafkaCluster, delivery: str) -> None:
     options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "topic": "t", "delivery": delivery}
-    checks.check_before_tasks(sink_options({**options, **SHORT}, streaming=True), VALUE)
+    options["kafka.default.api.timeout.ms"] = "30000"
+    checks.check_before_tasks(sink_options(options, streaming=True), VALUE)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})

@@ -217,7 +217,7 @@ def test_deleted_topic_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     read(kafka_cluster, 0, 5)
     kafka_cluster.delete_topic("t")
     with pytest.raises(DataLoss, match="t-0 was deleted"):
-        read(kafka_cluster, 0, 5, **{"kafkaConsumer.pollTimeoutMs": "3000"})
+        read(kafka_cluster, 0, 5, **{"kafkaConsumer.pollTimeoutMs": "20000"})
 
 
 def test_missing_records_are_waited_for_until_the_poll_timeout(kafka_cluster: KafkaCluster) -> None:
@@ -225,7 +225,7 @@ def test_missing_records_are_waited_for_until_the_poll_timeout(kafka_cluster: Ka
     with pytest.raises(
         KafkaTimeoutError, match=r"no records from offset 5 on .* \(kafkaConsumer.pollTimeoutMs"
     ):
-        read(kafka_cluster, 0, 6, **{"kafkaConsumer.pollTimeoutMs": "200", "kafka.fetch.max.wait.ms": "50"})
+        read(kafka_cluster, 0, 6, **{"kafkaConsumer.pollTimeoutMs": "2000", "kafka.fetch.max.wait.ms": "50"})
 
 
 def test_connections_are_kept_from_task_to_task(kafka_cluster: KafkaCluster) -> None:

@@ -466,7 +466,7 @@ def test_the_idempotent_producer_survives(live: LiveCluster, then: str) -> None:
         bootstrap_servers=live.cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
     ) as producer:
         for value in values:
-            producer.send("t", value, partition=0).result(timeout=10)
+            producer.send("t", value, partition=0).result(timeout=60)
     assert rule.fired == 1
     if rule.action is Action.REPLAY:
         live.wait_for(lambda: live.history.entries("Produce")[-1].answered_at is not None)
@@ -483,7 +483,7 @@ def test_the_producer_survives_a_reply_that_lies(kafka_cluster: KafkaCluster) ->
     with KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
     ) as producer:
-        assert producer.send("t", b"once", partition=0).result(timeout=10).offset == 0
+        assert producer.send("t", b"once", partition=0).result(timeout=60).offset == 0
     assert rule.fired == 1
     assert kafka_cluster.history.count("Produce") == 2
     assert kafka_cluster.log("t", 0).values() == [b"once"]
@@ -498,7 +498,7 @@ def test_the_producer_survives_stale_metadata(kafka_cluster: KafkaCluster) -> No
     with KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
     ) as producer:
-        producer.send("t", b"value").result(timeout=10)
+        producer.send("t", b"value").result(timeout=60)
     assert rule.fired >= 1
     refused = kafka_cluster.history.entries("Produce", broker=leader)
     assert all(f"error_code={NOT_LEADER_OR_FOLLOWER}" in repr(entry.response) for entry in refused)
@@ -515,7 +515,7 @@ def test_swallowed_request_is_sent_again_after_the_request_timeout(kafka_cluster
         linger_ms=0,
         retry_backoff_ms=5,
     ) as producer:
-        producer.send("t", b"value", partition=0).result(timeout=10)
+        producer.send("t", b"value", partition=0).result(timeout=60)
     assert rule.fired == 1
     assert kafka_cluster.log("t", 0).values() == [b"value"]
 
@@ -531,7 +531,7 @@ def test_without_idempotence_a_late_frame_is_a_duplicate(live: LiveCluster) -> N
         retry_backoff_ms=5,
     ) as producer:
         for value in (b"1", b"2"):
-            producer.send("t", value, partition=0).result(timeout=10)
+            producer.send("t", value, partition=0).result(timeout=60)
     controls.release()
     live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 3)
     assert live.cluster.log("t", 0).values() == [b"1", b"2", b"1"]

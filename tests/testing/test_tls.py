@@ -64,7 +64,7 @@ def test_tls_true_makes_a_throw_away_authority(process: bool) -> None:
         with made as cluster:
             assert set(cluster.client_options) == {"bootstrap_servers", "security_protocol", "ssl_cafile"}
             with KafkaProducer(**cluster.client_options) as producer:
-                producer.send("t", b"secret").result(timeout=10)
+                producer.send("t", b"secret").result(timeout=60)
             assert cluster.log("t", 0).values() == [b"secret"]
             assert oct(Path(cluster.ca_file).parent.stat().st_mode)[-3:] == "700", (
                 "no other user reads the key"
