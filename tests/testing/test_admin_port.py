@@ -517,6 +517,14 @@ def test_infinite_metric_of_a_client_is_text(text: str) -> None:
     assert from_data(MetricPoint, data[0]) == point
 
 
+def test_schema_of_a_metric_has_the_text_of_infinite_values(port: AdminPort) -> None:
+    """Clients that are generated from the schema would refuse the text otherwise."""
+    push = result_schema(port._api._calls["telemetry"])["items"]["properties"]
+    (choices,) = push["metrics"]["items"]["properties"]["value"].values()
+    infinite = [to_data(number) for number in (math.inf, -math.inf)]
+    assert choices == [{"type": "number"}, {"type": "null"}, {"enum": infinite}]
+
+
 @pytest.mark.parametrize("kind", VIEWS_OF_PYTHON)
 def test_schema_of_a_view_has_each_public_attribute(kind: type) -> None:
     """Apart from methods with arguments, such as `LogView.values`, which are calls of their own."""

@@ -2,7 +2,7 @@
 
 Bytes, records and ids are base64 strings; floats that JSON does not have are "Infinity", "-Infinity" or
 "NaN". The field's declaration gives the type, so the round trip is exact.
-Used by the admin port, by responses given as data and by timelines. Stateless.
+Used by the admin port and by fault rules, whose responses can be data. Stateless.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FLOAT = "float64"
 
 
 def plain_float(value: float) -> float | str:
-    """Return a number as JSON data; `float` also reads the strings for those that JSON does not have."""
+    """Return the number, or the string for a number that JSON does not have; `float` reads both."""
     if math.isnan(value):
         return "NaN"
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"

@@ -17,6 +17,7 @@ import attrs
 
 from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
+from pykafka2.otlp import MetricPoint
 from pykafka2.testing.remote.as_data import properties_of
 from pykafka2.types import TopicPartition
 from pykafka2.version import __version__
@@ -35,6 +36,8 @@ SIMPLE: Mapping[Any, str] = {
     str: "string",
     type(None): "null",
 }
+INFINITE: Schema = {"enum": ["Infinity", "-Infinity"]}
+"""Data of an infinite number. In views with a schema, only metrics that clients push have such numbers."""
 ERRORS = {
     "400": "wrong arguments, or the error of the call",
     "401": "the token is missing or wrong",
@@ -156,7 +159,10 @@ def schema_of(kind: Any) -> Schema:
     if isinstance(kind, type) and attrs.has(kind) and not hasattr(kind, "to_dict"):
         hints = get_type_hints(kind)
         fields = {one.alias: hints.get(one.name, Any) for one in attrs.fields(kind) if one.init}
-        return _object(fields | properties_of(kind))
+        found = _object(fields | properties_of(kind))
+        if kind is MetricPoint:
+            found["properties"]["value"]["anyOf"].append(INFINITE)
+        return found
     return {}
 
 
