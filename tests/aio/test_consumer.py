@@ -702,7 +702,7 @@ def test_blocked_loop_keeps_the_membership_and_continues(kafka_cluster: KafkaClu
             "orders",
             group_id="billing",
             enable_auto_commit=False,
-            session_timeout_ms=2000,
+            session_timeout_ms=4000,
             heartbeat_interval_ms=200,
         ) as consumer:
             found = []
@@ -712,7 +712,7 @@ def test_blocked_loop_keeps_the_membership_and_continues(kafka_cluster: KafkaClu
                 await consumer.commit()
                 if len(found) == 5:
                     member = consumer.group_metadata().member_id
-                    time.sleep(2.5)
+                    time.sleep(4.5)
                 if len(found) == 20:
                     break
             assert found == list(range(20))
@@ -733,13 +733,13 @@ def test_loop_blocked_beyond_max_poll_interval_loses_the_partitions_and_rejoins(
         async with consumer_of(
             kafka_cluster,
             group_id="billing",
-            session_timeout_ms=1000,
+            session_timeout_ms=10_000,
             heartbeat_interval_ms=200,
-            max_poll_interval_ms=1000,
+            max_poll_interval_ms=3000,
         ) as consumer:
             consumer.subscribe(["orders"], on_lost=lost.append)
             assert await take(consumer, 5) == [0, 1, 2, 3, 4]
-            time.sleep(2.0)
+            time.sleep(4.0)
             await asyncio.to_thread(
                 kafka_cluster.wait_until, lambda: not kafka_cluster.group("billing").members
             )

@@ -47,7 +47,7 @@ def committed(cluster: KafkaCluster, topic: str, partitions: int) -> list[bytes]
         reader.assign(places)
         reader.seek_to_beginning(*places)
         values: list[bytes] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         ends = {place: cluster.partition(*place).high_watermark for place in places}
         while any(reader.position(place) < ends[place] for place in places):
             assert time.monotonic() < deadline
@@ -124,7 +124,7 @@ def test_offsets_of_a_member_take_part(cluster: KafkaCluster, producer: KafkaPro
     )
     try:
         copied: list[bytes] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(copied) < 5:
             assert time.monotonic() < deadline
             for place, records in member.poll(timeout_ms=200).items():
