@@ -286,9 +286,9 @@ def test_brokers_without_work_stay_alive(simulation: Simulation) -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.kafka(brokers=3, config={"broker.session.timeout.ms": 600, "broker.heartbeat.interval.ms": 100})
+@pytest.mark.kafka(brokers=3, config={"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 100})
 def test_brokers_without_work_stay_alive_on_threads(kafka_cluster: KafkaCluster) -> None:
-    kafka_cluster.runtime.wait_until(lambda: False, 1.5)
+    kafka_cluster.runtime.wait_until(lambda: False, 3.5)
     assert [broker.is_fenced for broker in kafka_cluster.controller.image.brokers.values()] == [False] * 3
 
 

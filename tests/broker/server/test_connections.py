@@ -390,7 +390,7 @@ def test_client_that_sends_an_inter_broker_request_is_disconnected(
     assert f"{APIS[key].name} is not served to clients" in refused.text
 
 
-@pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
+@pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 1000})
 def test_idle_connections_are_closed(wire: RawClient) -> None:
     wire.call(METADATA, 12)
     assert wire.is_closed_by_broker()
@@ -429,7 +429,7 @@ def test_processors_and_no_other_parts_run_at_the_end_of_a_long_turn(kafka_clust
     assert {*loop._senders} == {part for each in kafka_cluster.brokers for part in each.processors}
 
 
-@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 1000})
 def test_idle_connection_is_closed_while_its_request_waits(live: LiveCluster, wire: RawClient) -> None:
     """A long poll of more than connections.max.idle.ms gets no response, as in Kafka."""
     wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
