@@ -11,6 +11,7 @@ from pykafka2.admin.group_values import GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
     ClientClosed,
+    Disconnected,
     GroupDeletionFailed,
     GroupIdNotFound,
     IllegalArgument,
@@ -300,9 +301,23 @@ def test_group_that_does_not_become_stable_is_named(simulation: Simulation, worl
         world.admin.wait_for_group("g", members=2, timeout=1)
 
 
+def test_group_is_waited_for_until_it_has_exactly_the_number_of_members(
+    simulation: Simulation, world: World
+) -> None:
+    world.turn(world.member("g", "orders"))
+    for members in (0, 2):
+        with pytest.raises(KafkaTimeoutError, match=f"Stable with {members} members .* is Stable with 1 mem"):
+            world.admin.wait_for_group("g", members=members, timeout=1)
+    assert len(world.admin.wait_for_group("g", members=1, timeout=1).members) == 1
+    with pytest.raises(KafkaTimeoutError, match=r"Dead with 1 members .* does not exist"):
+        world.admin.wait_for_group("missing", state="Dead", members=1, timeout=1)
+
+
 @pytest.mark.gate
-def test_group_is_waited_for_at_a_broker_without_share_groups(simulation: Simulation) -> None:
-    with closing(World(simulation, brokers=1, as_version="3.9")) as world:
+@pytest.mark.parametrize("version", ["2.8", "3.7", "3.9"])
+def test_group_is_waited_for_at_a_broker_without_share_groups(simulation: Simulation, version: str) -> None:
+    """Brokers before Kafka 3.8 cannot list groups by type."""
+    with closing(World(simulation, brokers=1, as_version=version)) as world:
         waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", state="Empty"))
         simulation.sleep(1)
         assert not waiting.is_done
@@ -363,6 +378,8 @@ def test_missing_group_is_an_outcome_even_if_the_list_of_groups_fails(world: Wor
     world.cluster.controls.rule(api="ListGroups", then="close_before")
     described = world.admin.describe_groups(["g"], raise_errors=False)
     assert isinstance(described.errors["g"], GroupIdNotFound)
+    with pytest.raises(Disconnected):  # without the list, it could be a share group
+        world.admin.describe_groups(["g"], timeout=2)
 
 
 def test_call_of_a_client_that_is_closed_meanwhile_raises_client_closed(

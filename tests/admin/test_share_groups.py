@@ -16,6 +16,7 @@ from pykafka2.admin import ConfigResource, GroupListing, ItemsFailed
 from pykafka2.broker.coordinators.internal_topics import partition_for, share_partition_key
 from pykafka2.errors import (
     CoordinatorLoadInProgress,
+    GroupAuthorizationFailed,
     GroupIdNotFound,
     IllegalArgument,
     KafkaTimeoutError,
@@ -134,6 +135,17 @@ def test_share_group_that_is_created_while_it_is_waited_for_is_found(world: Shar
     assert rule.fired == 1
 
 
+def test_error_of_a_share_group_ends_the_wait_or_is_named_at_its_end(world: ShareWorld) -> None:
+    world.admin.alter_share_group_offsets("queue-1", {ORDERS[0]: 1})
+    rule = world.cluster.controls.rule
+    rule(api="ShareGroupDescribe", times=1, then="error:GROUP_AUTHORIZATION_FAILED")
+    with pytest.raises(GroupAuthorizationFailed):
+        world.admin.wait_for_group("queue-1", state="Dead")
+    rule(api="ShareGroupDescribe", then="error:COORDINATOR_LOAD_IN_PROGRESS")
+    with pytest.raises(KafkaTimeoutError, match=r"Empty within 3 s; it cannot be described: .*loading"):
+        world.admin.wait_for_group("queue-1", state="Empty", timeout=3)
+
+
 def test_streams_group_is_not_waited_for(world: ShareWorld) -> None:
     def with_streams_group(request: Any, response: Any) -> Any:
         group = ListedGroup(group_id="s", protocol_type="streams", group_state="Stable", group_type="streams")
@@ -161,6 +173,7 @@ def test_groups_of_other_types_are_not_share_groups_and_the_reverse(world: Share
     for call in (admin.describe_groups, admin.delete_groups):
         with pytest.raises(ItemsFailed, match="'queue-1' is a share group; use describe_share_groups"):
             call(["queue-1", "classic"])
+        assert list(call(["missing"], raise_errors=False).errors) == ["missing"]
     assert dict(admin.list_share_group_offsets("missing")) == {}
     with pytest.raises(GroupIdNotFound):
         admin.alter_share_group_offsets("kept", {ORDERS[0]: 1})

@@ -444,6 +444,7 @@ def test_openapi_document_describes_every_call(port: AdminPort, caller: socket.s
     assert group["state"] == {"type": "string"}
     assert group["members"]["additionalProperties"]["properties"]["client_id"] == {"type": "string"}
     assert paths["/health"]["get"]["security"] == []
+    assert "Infinity, -Infinity and NaN" in document["info"]["description"]
     (reference,) = set(re.findall(r'"\$ref": "#/([^"]*)"', json.dumps(document)))
     found = document
     for step in reference.split("/"):
