@@ -93,9 +93,10 @@ class ShareGroupsAdmin(GroupsAdmin):
 
         A group that does not exist has no offsets.
 
-        While the state of a partition is loaded or moves to another broker, the group's coordinator itself
-        tries again to read it, and responds a second after that at the latest in the bundled broker. If it
-        gives up, after 15 s, the partition has no offset; in Apache Kafka this takes half a minute.
+        The group's coordinator reads the state of each partition, and responds once it has read all of them.
+        It retries while a state is loaded or moves to another broker; the bundled broker responds at most a
+        second after the state is there. A coordinator gives up after 15 s (in Apache Kafka after half a
+        minute): the partition is then missing in the result, like one without an offset.
 
         Raises:
             ItemsFailed: the offsets of some partitions could not be read (unless `raise_errors` is False).

@@ -357,8 +357,10 @@ def test_state_that_is_not_loaded_in_time_is_an_error_or_no_offset(
     assert simulation.now - started < 10.5
     with pytest.raises(KafkaTimeoutError):
         moved.admin.list_share_group_offsets("queue-1", timeout=5)
+    started = simulation.now
     # The broker gives up after 15 s. Like Apache Kafka, it then reports that there is no offset.
     assert list(moved.admin.list_share_group_offsets("queue-1")) == [ORDERS[1]]
+    assert simulation.now - started == pytest.approx(15, abs=1)
 
 
 def test_reset_stays_within_the_log_and_a_dry_run_needs_no_empty_group(world: ShareWorld) -> None:
