@@ -207,8 +207,9 @@ class ClusterCollector(Collector):
         groups: one pattern with * and ?, or several; all groups if empty. Share and streams groups have no
             lag here.
         topics: the same for topics, internal ones included.
-        isolation_level: with "read_committed", open transactions are no lag and no end of a partition. Java's
-            kafka-consumer-groups and kafka_exporter count them, as the default does.
+        isolation_level: with "read_committed", a partition ends before the first open transaction, so its
+            records do not count as lag. By default they count, as in Java's kafka-consumer-groups and
+            kafka_exporter.
         timeout: seconds for a scrape. Each of its eight requests has at least a tenth of them, so that a
             broker that does not respond leaves time for the others.
         sums: also export the sums by topic. `sum by (consumergroup, topic)` has the same values, and

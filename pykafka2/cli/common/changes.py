@@ -215,13 +215,13 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_isolation_level(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add --isolation-level, which decides what the latest offset of a partition is."""
+    """Add --isolation-level, which decides what the end (latest offset) of a partition is."""
     parser.add_argument(
         "--isolation-level",
         choices=("read_committed", "read_uncommitted"),
         default=default,
-        help="latest is the last stable offset, before open transactions (read_committed), or the high "
-        f"watermark (default: {default})",
+        help="the end of a partition (latest) is the last stable offset, before open transactions "
+        f"(read_committed), or the high watermark (default: {default})",
     )
 
 
