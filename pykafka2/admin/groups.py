@@ -11,7 +11,7 @@ from pykafka2.admin.arguments import one_of, text, texts, whole_number
 from pykafka2.admin.group_descriptions import classic_group, consumer_group, share_group
 from pykafka2.admin.group_values import GroupDescription, GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import Listings, Outcomes
-from pykafka2.admin.places import at_all_brokers, at_coordinators
+from pykafka2.admin.places import at_all_brokers, at_coordinators, time_left
 from pykafka2.admin.rounds import Results
 from pykafka2.driver.pollable import GROUP
 from pykafka2.errors import (
@@ -145,8 +145,9 @@ class GroupsAdmin:
             IllegalArgument: `group_ids` is not a list of names; no request was sent.
         """
         names = texts("group_ids", group_ids)
-        refused = self._refusals(names, timeout)
-        return self._deleted("delete_groups", names, refused, timeout).checked("delete_groups", raise_errors)
+        left = time_left(self._cluster, timeout)
+        refused = self._refusals(names, left())
+        return self._deleted("delete_groups", names, refused, left()).checked("delete_groups", raise_errors)
 
     def _deleted(
         self, operation: str, names: list[str], refused: dict[str, KafkaError], timeout: float | None
@@ -202,7 +203,8 @@ class GroupsAdmin:
 
         text("group_id", group_id)
         chosen = None if members is None else [_removal(member) for member in members]
-        described = self._described([group_id], timeout)[group_id]
+        left = time_left(self._cluster, timeout)
+        described = self._described([group_id], left())[group_id]
         static = {
             member.group_instance_id: member.member_id
             for member in described.members
@@ -243,7 +245,7 @@ class GroupsAdmin:
 
         request = LeaveGroupRequest(group_id=group_id, members=list(identities.values()))
         outcomes = at_coordinators(
-            self._cluster, "remove_members", GROUP, [group_id], lambda groups: request, read, timeout
+            self._cluster, "remove_members", GROUP, [group_id], lambda groups: request, read, left()
         )
         return outcomes[group_id].checked("remove_members", raise_errors)
 
@@ -273,7 +275,7 @@ class GroupsAdmin:
         if members is not None:
             whole_number("members", members, 0)
         seconds = self._cluster.seconds_of(timeout)
-        left = self._time_left(seconds)
+        left = time_left(self._cluster, seconds)
         while True:
             try:
                 found = self._described_of_any_type(group_id, lambda: max(left(), POLL_SECONDS))
@@ -302,7 +304,7 @@ class GroupsAdmin:
         self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
     ) -> Outcomes[str, GroupDescription]:
         """Return the outcomes of `describe_groups`."""
-        left = self._time_left(timeout)
+        left = time_left(self._cluster, timeout)
         outcomes = self._described_consumers(names, left, operations, waits)
         missing = [name for name, error in outcomes.errors.items() if isinstance(error, GroupIdNotFound)]
         outcomes.errors.update(self._refusals(missing, left(), waits))
@@ -317,12 +319,6 @@ class GroupsAdmin:
                 return shares[group_id]
             outcomes.errors.update(self._refusals([group_id], left(), waits=False, refused=STREAMS))
         return outcomes[group_id]
-
-    def _time_left(self, timeout: float | None) -> Callable[[], float]:
-        """Return a function that returns the seconds left until the timeout of a call, 0 after it."""
-        clock = self._cluster.driver.clock
-        deadline = clock.monotonic() + self._cluster.seconds_of(timeout)
-        return lambda: max(0.0, deadline - clock.monotonic())
 
     def _described_consumers(
         self, names: list[str], left: Callable[[], float], operations: bool, waits: bool

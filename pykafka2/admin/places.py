@@ -32,6 +32,16 @@ Make = Callable[[list[K]], Any]
 Read = Callable[[Any, list[K]], Results[K, V]]
 
 
+def time_left(cluster: ClusterClient, timeout: float | None) -> Callable[[], float]:
+    """Return a function that returns the seconds left until the timeout of a call, 0 after it.
+
+    For calls that send several requests, one after another.
+    """
+    clock = cluster.driver.clock
+    deadline = clock.monotonic() + cluster.seconds_of(timeout)
+    return lambda: max(0.0, deadline - clock.monotonic())
+
+
 def at_leaders(
     cluster: ClusterClient,
     operation: str,
@@ -147,24 +157,20 @@ def at_all_brokers(
 
     Raise the error of a broker that fails for good, or until the timeout. Unless it `waits`, all must fail.
     """
-    clock, options = cluster.driver.clock, cluster.options
-    seconds = cluster.seconds_of(timeout)
-    deadline = clock.monotonic() + seconds
+    options, left = cluster.options, time_left(cluster, timeout)
     while True:
-        left = max(0.0, deadline - clock.monotonic())
-        brokers = broker_ids(cluster, left)
+        brokers = broker_ids(cluster, left())
         outcomes = at_brokers(
-            cluster, operation, brokers, request, read, left, retries=_is_of_a_reached_broker, waits=waits
+            cluster, operation, brokers, request, read, left(), retries=_is_of_a_reached_broker, waits=waits
         )
         if not outcomes.errors or (outcomes.succeeded and not waits):
             return outcomes
         error = next(iter(outcomes.errors.values()))
-        left = deadline - clock.monotonic()
         if (
             not waits
             or not error.retriable
             or isinstance(error, BrokerError)
-            or left <= options.retry_backoff_max
+            or left() <= options.retry_backoff_max
         ):
             raise error
         cluster.pause(options.retry_backoff_max)

@@ -14,7 +14,7 @@ from pykafka2.admin.group_values import GroupDescription, ShareGroupOffset
 from pykafka2.admin.groups import GroupsAdmin
 from pykafka2.admin.offsets import by_topic
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.places import at_coordinators, at_group
+from pykafka2.admin.places import at_coordinators, at_group, time_left
 from pykafka2.admin.rounds import Results
 from pykafka2.driver.pollable import GROUP
 from pykafka2.errors import KafkaError, UnknownTopicOrPartition, error_of
@@ -73,8 +73,9 @@ class ShareGroupsAdmin(GroupsAdmin):
         """
         names = texts("group_ids", group_ids)
         operation = "delete_share_groups"
-        refused = self._described_share_groups(operation, names, False, timeout).errors
-        return self._deleted(operation, names, refused, timeout).checked(operation, raise_errors)
+        left = time_left(self._cluster, timeout)
+        refused = self._described_share_groups(operation, names, False, left()).errors
+        return self._deleted(operation, names, refused, left()).checked(operation, raise_errors)
 
     def list_share_group_offsets(
         self,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 
 import pytest
 
-from pykafka2 import TopicPartition
+from pykafka2 import KafkaAdminClient, TopicPartition
 from pykafka2.admin.group_values import GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.admin.rounds import GRACE
 from pykafka2.errors import (
     ClientClosed,
     Disconnected,
@@ -363,15 +365,28 @@ def test_group_that_appears_just_before_the_timeout_is_found(simulation: Simulat
     assert waiting.result().state == "Empty"
 
 
-def test_late_responses_do_not_prolong_the_description_of_groups(
-    simulation: Simulation, world: World
+CALLS_OF_SEVERAL_REQUESTS: dict[str, Callable[[KafkaAdminClient], object]] = {
+    "list_groups": lambda admin: admin.list_groups(timeout=4),
+    "describe_groups": lambda admin: admin.describe_groups(["g"], timeout=4),
+    "delete_groups": lambda admin: admin.delete_groups(["g"], timeout=4),
+    "delete_share_groups": lambda admin: admin.delete_share_groups(["queue"], timeout=4),
+    "remove_members": lambda admin: admin.remove_members("g", ["member"], timeout=4),
+}
+
+
+@pytest.mark.parametrize("delay", [0.9, 1.5, 2.5])
+@pytest.mark.parametrize("name", CALLS_OF_SEVERAL_REQUESTS)
+def test_requests_of_a_call_share_its_timeout(
+    simulation: Simulation, world: World, name: str, delay: float
 ) -> None:
-    for api in REQUESTS_OF_A_WAIT:
-        world.cluster.controls.rule(api=api, then="delay:1.5")
+    world.commit("g", {ORDERS[0]: 0})
+    world.admin.alter_share_group_offsets("queue", {ORDERS[0]: 0})
+    for api in (*REQUESTS_OF_A_WAIT, "Metadata", "DeleteGroups", "LeaveGroup"):
+        world.cluster.controls.rule(api=api, then=f"delay:{delay}")
     started = simulation.now
-    with pytest.raises(KafkaTimeoutError):
-        world.admin.describe_groups(["g"], timeout=4)
-    assert simulation.now - started < 5
+    with suppress(KafkaError):
+        CALLS_OF_SEVERAL_REQUESTS[name](world.admin)
+    assert simulation.now - started < 4 + GRACE
 
 
 def test_missing_group_is_an_outcome_even_if_the_list_of_groups_fails(world: World) -> None:
