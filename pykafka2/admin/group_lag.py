@@ -10,7 +10,7 @@ from pykafka2.admin.group_values import GroupDescription, MemberDescription, Par
 from pykafka2.admin.groups import GroupsAdmin
 from pykafka2.admin.offsets import FROM_A_CLIENT, OffsetsAdmin
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.places import at_leaders
+from pykafka2.admin.places import at_leaders, time_left
 from pykafka2.admin.rounds import Results
 from pykafka2.errors import GroupIdNotFound, KafkaError, error_of
 from pykafka2.types import NO_OFFSET, IsolationLevel, TopicPartition
@@ -60,12 +60,13 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
             GroupAuthorizationFailed, TopicAuthorizationFailed: the principal lacks DESCRIBE.
         """
         text("group_id", group_id)
-        committed = self._offsets_of_groups([group_id], False, timeout, waits=raise_errors)[group_id]
-        owners = _owners(self._group(group_id, bool(committed), timeout, raise_errors))
+        left = time_left(self._cluster, timeout)
+        committed = self._offsets_of_groups([group_id], False, left(), waits=raise_errors)[group_id]
+        owners = _owners(self._group(group_id, bool(committed), left(), raise_errors))
         earliest = dict.fromkeys(sorted({*committed, *owners}), "earliest")
-        first = self._listed_offsets(earliest, "read_uncommitted", timeout, waits=raise_errors)
+        first = self._listed_offsets(earliest, "read_uncommitted", left(), waits=raise_errors)
         latest = dict.fromkeys(first.succeeded, "latest")
-        last = self._listed_offsets(latest, isolation_level, timeout, waits=raise_errors)
+        last = self._listed_offsets(latest, isolation_level, left(), waits=raise_errors)
         lags: dict[TopicPartition, PartitionLag] = {}
         for partition, end in last.succeeded.items():
             offset = committed[partition].offset if partition in committed else NO_OFFSET
@@ -80,7 +81,7 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
                 client_id=None if owner is None else owner.client_id,
             )
         if with_time:
-            lags = self._with_times(lags, timeout, raise_errors)
+            lags = self._with_times(lags, left(), raise_errors)
         errors = {**first.errors, **last.errors}
         return Outcomes(lags, errors).checked("group_lag", raise_errors)
 

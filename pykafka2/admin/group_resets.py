@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,6 +12,7 @@ from pykafka2.admin.group_offsets import GroupOffsetsAdmin, raise_single
 from pykafka2.admin.group_values import GroupDescription
 from pykafka2.admin.offsets import OffsetsAdmin
 from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.places import time_left
 from pykafka2.admin.share_groups import ShareGroupsAdmin
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.errors import (
@@ -74,18 +75,19 @@ class GroupResetsAdmin(ShareGroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         """
         text("group_id", group_id)
         target = _Target.of(to, timestamp_ms, shift, offset)
+        left = time_left(self._cluster, timeout)
         if not dry_run:
-            self._check_empty(group_id, self._described([group_id], timeout))
-        committed = self.list_group_offsets(group_id, timeout=timeout)
-        chosen = list(committed) if partitions is None else self._chosen(partitions, timeout)
+            self._check_empty(group_id, self._described([group_id], left()))
+        committed = self.list_group_offsets(group_id, timeout=left())
+        chosen = list(committed) if partitions is None else self._chosen(partitions, left())
         before = {partition: committed[partition].offset for partition in committed}
         new = {
             partition: OffsetAndMetadata(at)
-            for partition, at in self._resolved(target, group_id, chosen, before, timeout).items()
+            for partition, at in self._resolved(target, group_id, chosen, before, left).items()
         }
         if new and not dry_run:
             raise_single(
-                self.alter_group_offsets(group_id, new, timeout=timeout, raise_errors=False),
+                self.alter_group_offsets(group_id, new, timeout=left(), raise_errors=False),
                 "reset_group_offsets",
             )
         return new
@@ -110,19 +112,20 @@ class GroupResetsAdmin(ShareGroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         text("group_id", group_id)
         operation = "reset_share_group_offsets"
         target = _Target.of(to, timestamp_ms, shift, offset)
-        described = self._described_share_groups(operation, [group_id], False, timeout)
+        left = time_left(self._cluster, timeout)
+        described = self._described_share_groups(operation, [group_id], False, left())
         is_missing = isinstance(described.errors.get(group_id), GroupIdNotFound)
         if not dry_run:
             self._check_empty(group_id, described)
         before: dict[TopicPartition, int] = {}
         if not is_missing:
-            known = self.list_share_group_offsets(group_id, timeout=timeout)
+            known = self.list_share_group_offsets(group_id, timeout=left())
             before = {partition: known[partition].offset for partition in known}
-        chosen = list(before) if partitions is None else self._chosen(partitions, timeout)
-        new = self._resolved(target, group_id, chosen, before, timeout)
+        chosen = list(before) if partitions is None else self._chosen(partitions, left())
+        new = self._resolved(target, group_id, chosen, before, left)
         if new and not dry_run:
             raise_single(
-                self.alter_share_group_offsets(group_id, new, timeout=timeout, raise_errors=False), operation
+                self.alter_share_group_offsets(group_id, new, timeout=left(), raise_errors=False), operation
             )
         return new
 
@@ -132,16 +135,16 @@ class GroupResetsAdmin(ShareGroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         group_id: str,
         chosen: list[TopicPartition],
         before: Mapping[TopicPartition, int],
-        timeout: float | None,
+        left: Callable[[], float],
     ) -> dict[TopicPartition, int]:
         """Return the offsets of a target, limited to those that the partitions have."""
         if not chosen:
             return {}
-        first = self.list_offsets(dict.fromkeys(chosen, "earliest"), timeout=timeout)
-        last = self.list_offsets(dict.fromkeys(chosen, "latest"), timeout=timeout)
+        first = self.list_offsets(dict.fromkeys(chosen, "earliest"), timeout=left())
+        last = self.list_offsets(dict.fromkeys(chosen, "latest"), timeout=left())
         wanted: Mapping[TopicPartition, int]
         if target.timestamp_ms is not None:
-            at = self.list_offsets(dict.fromkeys(chosen, target.timestamp_ms), timeout=timeout)
+            at = self.list_offsets(dict.fromkeys(chosen, target.timestamp_ms), timeout=left())
             wanted = {
                 partition: at[partition].offset if at[partition].offset >= 0 else last[partition].offset
                 for partition in chosen

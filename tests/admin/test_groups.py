@@ -365,23 +365,36 @@ def test_group_that_appears_just_before_the_timeout_is_found(simulation: Simulat
     assert waiting.result().state == "Empty"
 
 
+OTHER_REQUESTS = (
+    "AlterShareGroupOffsets",
+    "DeleteGroups",
+    "DescribeShareGroupOffsets",
+    "LeaveGroup",
+    "ListOffsets",
+    "Metadata",
+    "OffsetCommit",
+    "OffsetFetch",
+)
 CALLS_OF_SEVERAL_REQUESTS: dict[str, Callable[[KafkaAdminClient], object]] = {
     "list_groups": lambda admin: admin.list_groups(timeout=4),
     "describe_groups": lambda admin: admin.describe_groups(["g"], timeout=4),
     "delete_groups": lambda admin: admin.delete_groups(["g"], timeout=4),
     "delete_share_groups": lambda admin: admin.delete_share_groups(["queue"], timeout=4),
     "remove_members": lambda admin: admin.remove_members("g", ["member"], timeout=4),
+    "group_lag": lambda admin: admin.group_lag("g", with_time=True, timeout=4),
+    "reset_group_offsets": lambda admin: admin.reset_group_offsets("g", ["orders"], timeout=4),
+    "reset_share_group_offsets": lambda admin: admin.reset_share_group_offsets("queue", timeout=4),
 }
 
 
-@pytest.mark.parametrize("delay", [0.9, 1.5, 2.5])
+@pytest.mark.parametrize("delay", [0.4, 0.9, 1.5, 2.5])
 @pytest.mark.parametrize("name", CALLS_OF_SEVERAL_REQUESTS)
 def test_requests_of_a_call_share_its_timeout(
     simulation: Simulation, world: World, name: str, delay: float
 ) -> None:
     world.commit("g", {ORDERS[0]: 0})
     world.admin.alter_share_group_offsets("queue", {ORDERS[0]: 0})
-    for api in (*REQUESTS_OF_A_WAIT, "Metadata", "DeleteGroups", "LeaveGroup"):
+    for api in (*REQUESTS_OF_A_WAIT, *OTHER_REQUESTS):
         world.cluster.controls.rule(api=api, then=f"delay:{delay}")
     started = simulation.now
     with suppress(KafkaError):
