@@ -125,7 +125,7 @@ def test_port_of_a_web_server_is_no_kafka_port(cluster: KafkaCluster) -> None:
 
 def test_silent_port_times_out(cluster: KafkaCluster) -> None:
     with answering_port(silence) as port:
-        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=2.0)
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=4.0)
     bad = at(result, port)
     assert_only_bad(result, bad, "api_versions", "did not respond to ApiVersions within", "raise the timeout")
 
@@ -133,8 +133,8 @@ def test_silent_port_times_out(cluster: KafkaCluster) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse connections beyond the queue")
 def test_port_behind_a_firewall_times_out(cluster: KafkaCluster) -> None:
     with unresponsive_port() as port:
-        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=2.0)
-    assert_only_bad(result, at(result, port), "port", "did not accept the connection within 2 s", "firewall")
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=4.0)
+    assert_only_bad(result, at(result, port), "port", "did not accept the connection within 4 s", "firewall")
 
 
 def test_address_with_steps_that_do_not_end_fails(
@@ -149,7 +149,7 @@ def test_address_with_steps_that_do_not_end_fails(
 def test_paused_broker_times_out() -> None:
     with KafkaCluster(brokers=2) as own:
         own.controls.pause_broker(1)
-        result = check(own.bootstrap_servers, timeout=2.0)
+        result = check(own.bootstrap_servers, timeout=4.0)
         own.controls.resume_broker(1)
     bad = result.brokers[1]
     assert_only_bad(result, bad, "api_versions", "did not", "raise the timeout")
