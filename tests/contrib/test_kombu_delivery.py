@@ -492,8 +492,8 @@ def test_event_loop_gets_its_turn_between_many_messages(
     hub = Hub()
     connection.register_with_event_loop(hub)
     publish(connection, queue, *range(12))
-    reader = consumer.consumer.channel._readers[queue.name]
-    cluster.wait_until(lambda: len(reader.waiting) == 12)
+    received = connection.transport.inbox._items
+    cluster.wait_until(lambda: len(received) == 12)
     for count in (5, 10, 12):
         hub.run_once()
         assert len(consumer.messages) == count
