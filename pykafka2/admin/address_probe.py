@@ -59,7 +59,9 @@ if TYPE_CHECKING:
 
 STEPS = ("dns", "port", "tls", "api_versions", "sasl", "metadata")
 SETUP_TIMEOUTS = 10
-"""The limit of a connection's handshakes together, in timeouts; each step has its own."""
+"""The limit of a connection's handshakes together and of each of their requests, in timeouts. Never reached,
+as the probe limits each step itself: of two equal limits, either could be first.
+"""
 EXPIRES_SOON = timedelta(days=30)
 """A certificate that expires earlier than this is a warning."""
 
@@ -217,7 +219,7 @@ class AddressProbe:
             now,
             ConnectionOptions(
                 client_id=options.client_id,
-                request_timeout=self._timeout,
+                request_timeout=SETUP_TIMEOUTS * self._timeout,
                 setup_timeout=SETUP_TIMEOUTS * self._timeout,
                 max_frame_bytes=options.max_frame_bytes,
                 sasl=self._cluster.sasl if has_sasl else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.admin import BrokerCheck, CheckStatus, CheckStep, ClusterCheck, NewTopic, check_run
+from pykafka2.admin.address_probe import AddressProbe
 from pykafka2.admin.clocks import controller_clock
 from pykafka2.aio import KafkaAdminClient as AioAdmin
 from pykafka2.clock import SystemClock
@@ -128,6 +130,23 @@ def test_silent_port_times_out(cluster: KafkaCluster) -> None:
         result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=4.0)
     bad = at(result, port)
     assert_only_bad(result, bad, "api_versions", "did not respond to ApiVersions within", "raise the timeout")
+
+
+def test_timeout_is_that_of_the_step_when_the_step_begins_late(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake and its first step begin one after the other; a busy machine can run between them."""
+    pass_transport = AddressProbe._pass_transport
+
+    def pass_late(probe: AddressProbe, now: float) -> None:
+        time.sleep(0.1)
+        pass_transport(probe, now)
+
+    monkeypatch.setattr(AddressProbe, "_pass_transport", pass_late)
+    with answering_port(silence) as port:
+        result = check(f"127.0.0.1:{port}", timeout=0.5)
+    step = at(result, port).step("api_versions")
+    assert "did not respond to ApiVersions within 0.5 s" in step.detail
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse connections beyond the queue")
