@@ -19,6 +19,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
     FencedMemberEpoch,
+    GroupAuthorizationFailed,
     GroupIdNotFound,
     KafkaError,
     RequestTimeout,
@@ -261,8 +262,8 @@ class ShareMembership:
             self._rejoin()
             self._next_at = now
         elif not error.retriable:
-            self._log.error("share group %r: %s", self._to.key, error)
-            self.failure = _explained(error)
+            self.failure = explained(error, self._to.key)
+            self._log.error("share group %r: %s", self._to.key, self.failure)
             self._assign(frozenset())
             self._retry_at = self._next_at
             self.state, self.epoch, self._next_at = MemberState.UNSUBSCRIBED, JOIN_EPOCH, FOREVER
@@ -288,7 +289,13 @@ def _call_both(first: Done | None, second: Done, error: KafkaError | None) -> No
     second(error)
 
 
-def _explained(error: KafkaError) -> KafkaError:
+def explained(error: KafkaError, group_id: str) -> KafkaError:
+    """Return the error with a message that says what to do, or the error itself."""
+    if isinstance(error, GroupAuthorizationFailed):
+        # Heartbeats, fetches and acknowledgements all need READ; the message of the broker does not say so.
+        return GroupAuthorizationFailed(
+            f"not authorized to use group {group_id!r}; ask for an ACL that allows READ on it"
+        )
     if isinstance(error, UnsupportedVersion):
         return UnsupportedVersion(
             f"the brokers do not serve share groups, which need Apache Kafka 4.2 or later with the feature "

@@ -33,7 +33,7 @@ from pykafka2.protocol.messages.share_fetch import (
 from pykafka2.share.decoding import AcquiredData, ShareBuffer
 from pykafka2.share.lock import Lock, Place
 from pykafka2.share.locks import STALE_METADATA, Locks
-from pykafka2.share.membership import ShareMembership
+from pykafka2.share.membership import ShareMembership, explained
 from pykafka2.share.options import ShareConsumerOptions
 from pykafka2.share.records import AcknowledgeType
 from pykafka2.share.requests import (
@@ -377,7 +377,7 @@ class NodeSession:
         if error.refresh_metadata:
             self._cluster.metadata.request_update(error)
         if not error.retriable and not isinstance(error, UnknownServerError | ClientClosed):
-            self._context.fail(error)
+            self._context.fail(explained(error, self._context.options.group_id))
 
     def _back_off(self, now: float) -> None:
         """Send nothing for a while."""

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
+from pykafka2 import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    KafkaShareConsumer,
+    TopicPartition,
+    errors,
+)
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
 
@@ -85,6 +92,18 @@ def test_group_member_without_read_on_group_or_topic_raises(
     with (
         KafkaConsumer("orders", **named) as consumer,
         pytest.raises(errors.TopicAuthorizationFailed, match=r"'orders'.*READ to consume"),
+    ):
+        consumer.poll(timeout_ms=30_000)
+
+
+def test_share_consumer_without_read_on_the_group_raises_with_group_and_operation(
+    cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
+    cluster.acls.allow(ME, "READ", topic="orders")
+    cluster.acls.allow(ME, "DESCRIBE", group="readers")
+    with (
+        KafkaShareConsumer("orders", group_id="readers", **options) as consumer,
+        pytest.raises(errors.GroupAuthorizationFailed, match=r"group 'readers'.*allows READ on it"),
     ):
         consumer.poll(timeout_ms=30_000)
 
