@@ -37,7 +37,7 @@ class KafkaError(Exception):
     what_to_do: ClassVar[str] = "Read the message, which names the cause."
 
     def __str__(self) -> str:
-        return super().__str__() or (type(self).__doc__ or "").strip().split("\n")[0]
+        return super().__str__() or text_of(type(self))
 
     def anew(self) -> Self:
         """Return a copy to raise when other callers raise the same error: each needs its own traceback."""
@@ -642,13 +642,15 @@ class InvalidCommitOffsetSize(BrokerError):
 
 
 class TopicAuthorizationFailed(AuthorizationError):
-    """The principal has no access to the topic. It needs an ACL: READ to consume, WRITE to produce."""
+    """The principal has no access to the topic. It needs an ACL: READ to consume or change offsets, WRITE to
+    produce, DESCRIBE to view it, CREATE, ALTER or DELETE to change it."""
 
     code = 29
 
 
 class GroupAuthorizationFailed(AuthorizationError):
-    """The principal has no access to the group. It needs an ACL that allows READ on it."""
+    """The principal has no access to the group. It needs an ACL: READ to consume or change offsets, DESCRIBE
+    to view it, DELETE to delete it or its offsets."""
 
     code = 30
 
@@ -835,7 +837,8 @@ class TransactionCoordinatorFenced(BrokerError):
 
 
 class TransactionalIdAuthorizationFailed(AuthorizationError):
-    """The principal has no access to the transactional id. It needs an ACL that allows WRITE on it."""
+    """The principal has no access to the transactional id. It needs an ACL: WRITE to produce or to fence
+    producers, DESCRIBE to view it."""
 
     code = 53
     fatal = True
@@ -1540,6 +1543,11 @@ def for_code(code: int) -> type[BrokerError]:
     if code == NONE:
         raise KeyError("0 is no error")
     return _BY_CODE.get(code, UnknownErrorCode)
+
+
+def text_of(cls: type[KafkaError]) -> str:
+    """Return the text of errors without a message: the first paragraph of the docstring, on one line."""
+    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:

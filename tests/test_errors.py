@@ -48,3 +48,9 @@ def test_pickled_incomplete_send_has_no_delivery() -> None:
     error = IncompleteSend("gave up", 3, [4, 5], delivery=object())
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.taken, copy.left, copy.delivery) == (3, [4, 5], None)
+
+
+def test_error_without_a_message_has_the_whole_first_paragraph_of_its_class() -> None:
+    assert str(errors.CorruptResponse()).endswith("It is unknown whether the request was processed.")
+    assert str(errors.GroupAuthorizationFailed()).endswith("DELETE to delete it or its offsets.")
+    assert str(errors.UnknownMemberId("gone")) == "gone"

@@ -319,7 +319,8 @@ def _read_offsets(response: Any, names: list[str]) -> Results[str, GroupOffsets]
             for entry in topic.partitions:
                 if entry.error_code:
                     # Such as UNSTABLE_OFFSET_COMMIT: the group's other offsets are requested again, too.
-                    errors[name] = error_of(entry.error_code, f"{topic.name}-{entry.partition_index}")
+                    text = f"{topic.name}-{entry.partition_index}: {error_of(entry.error_code)}"
+                    errors[name] = error_of(entry.error_code, text)
                 elif entry.committed_offset >= 0:
                     offsets[TopicPartition(topic.name, entry.partition_index)] = OffsetAndMetadata(
                         entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch

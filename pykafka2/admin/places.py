@@ -260,7 +260,8 @@ def leaders_of(
     topic_errors: dict[str, KafkaError] = {}
     for topic in cluster.request(request, timeout=timeout).topics:
         if topic.error_code:
-            topic_errors[topic.name or ""] = error_of(topic.error_code, f"topic {topic.name!r}")
+            text = f"topic {topic.name!r}: {error_of(topic.error_code)}"
+            topic_errors[topic.name or ""] = error_of(topic.error_code, text)
         for info in topic.partitions:
             partition = TopicPartition(topic.name or "", info.partition_index)
             if info.leader_id >= 0:

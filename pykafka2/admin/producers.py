@@ -202,7 +202,8 @@ class ProducersAdmin(TransactionsAdmin):
         found: list[TopicPartition] = []
         for topic in self._cluster.request(request, timeout=timeout).topics:
             if topic.error_code:
-                raise error_of(topic.error_code, f"topic {topic.name!r}")
+                text = f"topic {topic.name!r}: {error_of(topic.error_code)}"
+                raise error_of(topic.error_code, text)
             found += [TopicPartition(topic.name or "", info.partition_index) for info in topic.partitions]
         return sorted(found)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient, TopicPartition, errors
-from pykafka2.admin import ConfigResource, Outcomes
+from pykafka2.admin import ConfigResource, ItemsFailed, Outcomes
 from pykafka2.structs import TopicPartitionReplica
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
 
@@ -101,6 +101,30 @@ WHOLE: dict[str, Call] = {
     "abort_transaction": lambda admin: admin.abort_transaction(ORDERS, 1, 1, coordinator_epoch=0),
 }
 
+NEEDED: dict[str, tuple[str, Call]] = {
+    "describe_groups": ("DESCRIBE", lambda admin: admin.describe_groups(["g"])),
+    "list_group_offsets": ("DESCRIBE", lambda admin: admin.list_group_offsets("g")),
+    "group_lag": ("DESCRIBE", lambda admin: admin.group_lag("g")),
+    "alter_group_offsets": ("READ", lambda admin: admin.alter_group_offsets("g", {ORDERS: 0})),
+    "delete_groups": ("DELETE", lambda admin: admin.delete_groups(["g"])),
+    "delete_group_offsets": ("DELETE", lambda admin: admin.delete_group_offsets("g", [ORDERS])),
+    "describe_share_groups": ("DESCRIBE", lambda admin: admin.describe_share_groups(["g"])),
+    "list_share_group_offsets": ("DESCRIBE", lambda admin: admin.list_share_group_offsets("g")),
+    "delete_share_groups": ("DELETE", lambda admin: admin.delete_share_groups(["g"])),
+    "describe_transactions": ("DESCRIBE", lambda admin: admin.describe_transactions(["t"])),
+    "fence_producers": ("WRITE", lambda admin: admin.fence_producers(["t"])),
+    "describe_topics": ("DESCRIBE", lambda admin: admin.describe_topics(["orders"])),
+    "create_partitions": ("ALTER", lambda admin: admin.create_partitions({"orders": 5})),
+    "list_offsets": ("DESCRIBE", lambda admin: admin.list_offsets({ORDERS: "latest"})),
+    "delete_records": ("DELETE", lambda admin: admin.delete_records({ORDERS: 0})),
+    "describe_producers": ("READ", lambda admin: admin.describe_producers([ORDERS])),
+    "find_hanging_transactions": (
+        "DESCRIBE",
+        lambda admin: admin.find_hanging_transactions(topics=["orders"]),
+    ),
+}
+"""The operation that each call needs on the group, transactional id or topic."""
+
 
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
@@ -137,6 +161,15 @@ def test_call_without_a_right_on_the_cluster_raises_at_once(
     with pytest.raises(errors.ClusterAuthorizationFailed):
         WHOLE[name](admin)
     assert simulation.now - started < 1
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_error_without_a_right_names_the_operation_that_the_call_needs(
+    admin: KafkaAdminClient, name: str
+) -> None:
+    operation, call = NEEDED[name]
+    with pytest.raises((errors.AuthorizationError, ItemsFailed), match=rf"needs an ACL: .*\b{operation}\b"):
+        call(admin)
 
 
 def test_items_with_a_right_succeed_beside_items_without_one(

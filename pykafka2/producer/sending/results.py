@@ -18,6 +18,7 @@ from pykafka2.errors import (
     KafkaError,
     MessageTooLarge,
     error_of,
+    text_of,
 )
 from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
@@ -298,7 +299,7 @@ def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> di
     return {
         index: own(
             f"{where}: record {index} of the batch: "
-            f"{shown(named[index] or answer.error_message or own.__doc__ or '')}"
+            f"{shown(named[index] or answer.error_message or text_of(own))}"
         )
         if index in named
         else others
