@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pykafka2.clock import Clock, Entropy
     from pykafka2.security_options import SecurityOptions
 
+GRACE = 1.0
+"""Seconds beyond the login timeout after which a token request ends by itself. The cache gives it up before
+that: of two equal limits, either could be first, and their errors differ.
+"""
+
 
 def sasl_mechanism(
     options: SecurityOptions, client_id: str, clock: Clock, entropy: Entropy, wait: Wait | None = None
@@ -98,7 +103,7 @@ def _source(
             options.sasl_oauthbearer_scope,
             extensions,
             options.https_ca_location,
-            options.sasl_login_timeout,
+            options.sasl_login_timeout + GRACE,
         )
     oauth_cb = target_of(options.oauth_cb)
     if oauth_cb is not None:

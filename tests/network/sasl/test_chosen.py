@@ -14,7 +14,7 @@ import pytest
 from pykafka2.clock import SeededEntropy, SystemClock
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.sasl import oauth_token
-from pykafka2.network.sasl.chosen import sasl_mechanism
+from pykafka2.network.sasl.chosen import GRACE, sasl_mechanism
 from pykafka2.network.sasl.client_credentials import ClientCredentials
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.sasl.oauthbearer import OAuthBearer
@@ -398,7 +398,8 @@ def test_the_credentials_of_a_client_are_for_the_authority() -> None:
     source = mechanism.tokens._source
     assert isinstance(source, ClientCredentials)
     said = (source.url, source.client_id, source.client_secret, source.scope, source.timeout, source.ca_file)
-    assert said == ("https://login.example.org/token", "client", "hush", "kafka", 2.5, "ca.pem")
+    assert said == ("https://login.example.org/token", "client", "hush", "kafka", 2.5 + GRACE, "ca.pem")
+    assert mechanism.tokens.seconds == 2.5
     assert source.extensions == {"a": "b"}
 
 

@@ -19,8 +19,12 @@ import pytest
 import trustme
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.clock import SeededEntropy, SystemClock
 from pykafka2.errors import KafkaError, SaslAuthenticationFailed, TokenEndpointUnavailable
+from pykafka2.network.sasl.chosen import sasl_mechanism
 from pykafka2.network.sasl.client_credentials import ClientCredentials
+from pykafka2.network.sasl.oauthbearer import OAuthBearer
+from pykafka2.options import ClientOptions, OptionTable
 from pykafka2.testing import KafkaCluster, Listener
 from tests.web_tokens import unsigned
 
@@ -34,6 +38,7 @@ class Authority(ThreadingHTTPServer):
     raw = b""
     seconds_apart = 0.0
     requests: list[tuple[dict[str, str], dict[str, list[str]]]]
+    has_answered: threading.Event
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -51,6 +56,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(authority.answer)))
         self.end_headers()
         self._drip(authority.answer, authority.seconds_apart)
+        authority.has_answered.set()
 
     def _drip(self, data: bytes, seconds_apart: float) -> None:
         size = 1 if seconds_apart else len(data) or 1
@@ -78,6 +84,7 @@ class Handler(BaseHTTPRequestHandler):
 def authority() -> Iterator[Authority]:
     server = Authority(("127.0.0.1", 0), Handler)
     server.requests = []
+    server.has_answered = threading.Event()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -180,6 +187,35 @@ def test_timeout_of_the_endpoint_raises_a_retriable_error(authority: Authority) 
     authority.answer, authority.seconds_apart = b" " * 50, 0.05
     with pytest.raises(TokenEndpointUnavailable, match="timed out"):
         client_of(authority, timeout=0.1)()
+
+
+def test_token_request_ends_after_the_login_timeout_of_its_cache(authority: Authority) -> None:
+    """A busy IO thread can notice late that the login timeout is over, and both have errors of their own."""
+    authority.answer = json.dumps({"access_token": "abc"}).encode()
+
+    class LateClock:
+        wall_ns, wall_ms = SystemClock.wall_ns, SystemClock().wall_ms
+
+        def monotonic(self) -> float:
+            if not authority.requests:
+                return 0.0
+            authority.has_answered.wait()
+            return 10.1
+
+    url = f"http://127.0.0.1:{authority.server_address[1]}/token"
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": url,
+        "sasl_oauthbearer_client_id": "client",
+        "sasl_oauthbearer_client_secret": "hush",
+        "sasl_login_read_timeout_ms": 10_000,
+    }
+    options = OptionTable(ClientOptions).parse(settings, {})
+    mechanism = sasl_mechanism(options, "tester", LateClock(), SeededEntropy(1))
+    assert isinstance(mechanism, OAuthBearer)
+    assert mechanism.tokens.seconds == 10.0
+    assert mechanism.tokens.current().value == "abc"
 
 
 @pytest.mark.parametrize(
