@@ -350,7 +350,7 @@ class ClusterClient:
         self._raise_if_closed()
         if telemetry.failure is not None:
             raise telemetry.failure.anew()
-        raise self._timed_out("GetTelemetrySubscriptions", timeout, None)
+        raise self._timed_out("GetTelemetrySubscriptions", timeout, telemetry.last_error)
 
     def register_metrics(self, rows: Rows) -> None:
         """Push these metrics of the application with those of the client (KIP-1076). Any thread.
@@ -577,10 +577,16 @@ class ClusterClient:
         if self.is_closed:
             raise ClientClosed(f"{self.name} is closed; create a new client")
 
+    def _is_reached(self, last_error: KafkaError | None) -> bool:
+        """Return whether a broker was reached by a call that timed out.
+
+        One that never responded was: its connection closes with the request's timeout, which can end just
+        before the call's.
+        """
+        return self.nodes.has_connection or isinstance(last_error, RequestTimeout | BrokerError)
+
     def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
-        # A broker that responded with an error, or accepted a request and never responded, was reached.
-        is_reached = self.nodes.has_connection or isinstance(last_error, RequestTimeout | BrokerError)
-        if not is_reached:
+        if not self._is_reached(last_error):
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
         error = KafkaTimeoutError(f"{what} got no successful response within {timeout:g} s{reason}")
@@ -600,7 +606,7 @@ class ClusterClient:
         last_error = self.metadata.last_error
         if last_error is not None and _is_final(last_error, unless=known_before):
             return last_error.anew()
-        if not self.nodes.has_connection:
+        if not self._is_reached(last_error):
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
         where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)

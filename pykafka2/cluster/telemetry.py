@@ -133,6 +133,8 @@ class Telemetry:
         self.client_instance_id = ZERO_UUID
         self.failure: KafkaError | None = None
         """Why telemetry has ended before the client."""
+        self.last_error: KafkaError | None = None
+        """Why the last request had no response; None after a response."""
         self._source = source
         self._supported = supported
         self._random = random
@@ -209,6 +211,7 @@ class Telemetry:
     ) -> None:
         if self._state is not State.SUBSCRIPTION_IN_PROGRESS:
             return
+        self.last_error = None
         if response.error_code:
             self._on_error(response.error_code, now, at_once=())
             return
@@ -289,6 +292,7 @@ class Telemetry:
     def _on_failure(self, error: KafkaError, now: float) -> None:
         """Handle a request without a response; what was pushed can have arrived, so it is not repeated."""
         self._node = None
+        self.last_error = error
         if self._state not in (State.SUBSCRIPTION_IN_PROGRESS, State.PUSH_IN_PROGRESS):
             return  # the client closes meanwhile
         if error.retriable:

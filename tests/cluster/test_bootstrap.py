@@ -273,3 +273,20 @@ def test_client_recovers_if_the_name_resolves_later(cluster: ScriptedCluster) ->
     cluster.network.unresolvable.clear()
     assert client.wait_for_topic("orders", 30).is_usable
     client.close()
+
+
+@pytest.mark.parametrize("lead", [-0.01, 0.0, 0.01], ids=["call first", "together", "request first"])
+@pytest.mark.parametrize("call", ["wait_for_topic", "bootstrap"])
+def test_silent_broker_is_a_timeout_whether_the_call_or_its_request_ends_first(
+    cluster: ScriptedCluster, call: str, lead: float
+) -> None:
+    """The request's timeout closes the only connection, but its broker was reached."""
+    cluster.on(MetadataRequest, lambda request, broker: Hold())
+    client = cluster.client(request_timeout_ms=3_000)
+    calls = {
+        "wait_for_topic": lambda timeout: client.wait_for_topic("orders", timeout),
+        "bootstrap": client.bootstrap,
+    }
+    with pytest.raises(KafkaTimeoutError, match="no metadata"):
+        calls[call](3 + lead)
+    client.close()

@@ -328,6 +328,18 @@ def test_client_instance_id_opens_the_first_connection_and_times_out(bench: Benc
     consumer.close()
 
 
+@pytest.mark.parametrize("lead_ms", [-10, 0, 10], ids=["call first", "together", "request first"])
+def test_client_instance_id_times_out_alike_whether_it_or_its_request_ends_first(
+    bench: Bench, lead_ms: int
+) -> None:
+    """The request's timeout closes the only connection, but its broker was reached."""
+    bench.cluster.controls.hold("GetTelemetrySubscriptions")
+    consumer = bench.simulation.consumer(bench.cluster, client_id="idle", request_timeout_ms=2_000)
+    with pytest.raises(KafkaTimeoutError, match="GetTelemetrySubscriptions"):
+        consumer.client_instance_id(timeout_ms=2_000 + lead_ms)
+    consumer.close()
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_a_crashed_broker_is_replaced_by_another() -> None:

@@ -20,6 +20,7 @@ from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailable,
+    RequestTimeout,
     UnknownLeaderEpoch,
     UnknownServerError,
     UnknownTopicOrPartition,
@@ -237,7 +238,8 @@ class OffsetLookups:
         error = lookup.last_error
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownUntilTimeout(str(error))
-        if not self._cluster.nodes.has_connection:
+        # A request that timed out has closed its connection, but its broker was reached.
+        if not self._cluster.nodes.has_connection and not isinstance(error, RequestTimeout):
             return self._cluster.nodes.unreachable()
         reason = f"; the last attempt failed: {error}" if error is not None else ""
         if lookup.is_in_flight:

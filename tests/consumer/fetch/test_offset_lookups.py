@@ -29,6 +29,7 @@ from pykafka2.protocol.messages.offsets import (
     ListOffsetsTopicResponse,
 )
 from pykafka2.types import PartitionInfo, TopicPartition
+from tests.cluster.scripted import Hold
 from tests.consumer.logs import LogCluster
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -186,3 +187,15 @@ def test_first_of_two_errors_in_a_list_offsets_response_is_raised() -> None:
     cluster.on(ListOffsetsRequest, refuse)
     with cluster.consumer() as consumer, pytest.raises(TopicAuthorizationFailed, match="orders-0"):
         consumer.end_offsets(ORDERS[:2])
+
+
+@pytest.mark.parametrize("lead_ms", [-10, 0, 10], ids=["call first", "together", "request first"])
+def test_silent_leader_is_a_timeout_whether_the_call_or_its_request_ends_first(lead_ms: int) -> None:
+    """The request's timeout closes the only connection, but its broker was reached."""
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.on(ListOffsetsRequest, lambda request, broker: Hold())
+    with (
+        cluster.consumer(request_timeout_ms=2_000) as consumer,
+        pytest.raises(KafkaTimeoutError, match="looking up an offset of orders-0 timed out"),
+    ):
+        consumer.end_offsets(ORDERS[:1], 2_000 + lead_ms)
