@@ -123,7 +123,16 @@ class Rounds:
         errors: dict[K, KafkaError] = {}
         pending = order
         while pending:
-            parts, errors_of_round = divide(pending, self.left)
+            try:
+                parts, errors_of_round = divide(pending, self.left)
+            except KafkaTimeoutError:
+                if not errors:
+                    raise
+                # A look-up can begin just before the timeout; outcomes must not depend on that.
+                errors.update({item: self._timed_out(errors[item]) for item in pending})
+                break
+            for item in pending:
+                errors.pop(item, None)
             found, failed = self._exchange(parts)
             failed.update(errors_of_round)
             values.update(found)
@@ -140,8 +149,6 @@ class Rounds:
             if pending:
                 self._refresh(errors[item] for item in pending)
                 self._cluster.pause(pause)
-                for item in pending:
-                    del errors[item]
         return Outcomes(
             {item: values[item] for item in order if item not in errors},
             {item: errors[item] for item in order if item in errors},

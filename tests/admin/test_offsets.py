@@ -7,6 +7,7 @@ import pytest
 from pykafka2 import IsolationLevel, NewTopic, TopicPartition
 from pykafka2.admin.group_values import OffsetSpec
 from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
     ClientClosed,
     IllegalArgument,
@@ -147,6 +148,26 @@ def test_partition_without_a_leader_is_waited_for_if_all_are_required(world: Wor
         world.admin.list_offsets(dict.fromkeys([*alive, *dead], "latest"), timeout=3)
     assert sorted(failed.value.outcomes.errors) == dead
     assert all(isinstance(error, KafkaTimeoutError) for error in failed.value.outcomes.errors.values())
+
+
+def test_look_up_that_the_timeout_ends_keeps_the_outcomes_of_earlier_rounds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A back-off can end just before the timeout, so that no leader can be looked up any more."""
+    alive, dead = lose_a_leader(world, "no leader")
+    pause, ends_at = ClusterClient.pause, world.simulation.now + 3
+
+    def pause_for_long(cluster: ClusterClient, seconds: float) -> None:
+        pause(cluster, ends_at - world.simulation.now - 1e-6)
+
+    monkeypatch.setattr(ClusterClient, "pause", pause_for_long)
+    with pytest.raises(ItemsFailed) as failed:
+        world.admin.list_offsets(dict.fromkeys([*alive, *dead], "latest"), timeout=3)
+    outcomes = failed.value.outcomes
+    assert [outcomes[one].offset for one in alive] == [0, 0]
+    for partition in dead:
+        assert isinstance(outcomes.errors[partition], KafkaTimeoutError)
+        assert f"{partition} has no leader" in str(outcomes.errors[partition])
 
 
 @pytest.mark.parametrize("spec", ["newest", -7, True, 1.5, None, 2**63])
