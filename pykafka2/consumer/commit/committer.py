@@ -267,11 +267,11 @@ class Committer:
         if self._driver.failure is not None:
             self._abandon_commits()  # nothing can be sent any more
             return
-        deadline = self._driver.clock.monotonic() + timeout
         if autocommit and self._options.enable_auto_commit:
             offsets = self.consumed_offsets()
             if offsets:
                 self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
+        deadline = self._driver.clock.monotonic() + timeout
         cleanup = Cleanup()
         cleanup.run(self._call_back_until, deadline, cleanup)
         cleanup.run(self._abandon_commits)
@@ -283,6 +283,8 @@ class Committer:
         """Wait for the commits in progress; an error of one callback does not end the wait for the others."""
         while self._pending_callbacks and not cleanup.is_interrupted:
             remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+            if remaining and self._pending_callbacks[0].commit.deadline <= deadline:
+                remaining += GRACE  # the driver ends it at its deadline, with the better error
             if not self._driver.wait_until(self.has_news, remaining):
                 return
             cleanup.run(self.call_back)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from pykafka2.clock import FOREVER
-from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.consumer.group.listeners import NO_LISTENERS, Callback, Event, Listeners
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.iteration_queue import IterationQueue
@@ -131,8 +131,9 @@ class OwnedPartitions:
         timeout = max(deadline - self._driver.clock.monotonic(), 0.0)
         last = self._commit_queue.commit_before_rebalance(owned, timeout) if commit else None
         try:
-            if last is not None:
-                self._driver.wait_until(last.done, timeout, last.waiters)
+            if last is not None and timeout:
+                # The driver ends it at its deadline. Close would report it otherwise, had it not ended.
+                self._driver.wait_until(last.done, timeout + GRACE, last.waiters)
         except BaseException:
             self._forget(owned)
             raise

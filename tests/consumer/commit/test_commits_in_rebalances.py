@@ -162,6 +162,24 @@ def test_close_of_a_member_commits_its_positions(simulation: Simulation, cluster
 
 @pytest.mark.gate
 @pytest.mark.slow
+@pytest.mark.parametrize("is_member", [True, False])
+def test_close_reports_the_timeout_of_its_last_commit(
+    simulation: Simulation, cluster: KafkaCluster, is_member: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit has the timeout of close, and both end at the same moment."""
+    consumer = member(simulation, cluster, enable_auto_commit=True)
+    if not is_member:
+        consumer.unsubscribe()
+        consumer.assign([FIRST])
+    read_some(consumer, 1)
+    cluster.controls.hold(OffsetCommitRequest)
+    began_at = simulation.now
+    consumer.close(timeout_ms=2_000)
+    assert simulation.now - began_at == pytest.approx(2, abs=0.01)
+    [message] = [message for message in caplog.messages if "the last commit of" in message]
+    assert "was not acknowledged within 2 s" in message
+
+
 def test_commit_after_max_poll_interval_names_the_measured_gap(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
