@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -50,6 +51,16 @@ def connect(cluster: KafkaCluster) -> Iterator[Callable[..., kombu.Connection]]:
     yield open_connection
     for connection in opened:
         connection.release()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """Return an event loop that is closed after the test, with the pair of sockets of its first turn.
+
+    If a failed test left it open, the garbage collector would find the sockets in a later test.
+    """
+    with closing(Hub()) as hub:
+        yield hub
 
 
 @pytest.fixture
@@ -367,10 +378,9 @@ def test_simple_buffer_and_simple_queue(connect: Callable[..., Any]) -> None:
 
 
 def test_event_loop_delivers_when_acknowledgements_make_room(
-    connect: Callable[..., Any], queue: kombu.Queue
+    connect: Callable[..., Any], queue: kombu.Queue, hub: Hub
 ) -> None:
     connection = connect()
-    hub = Hub()
     connection.connect()
     connection.register_with_event_loop(hub)
     publish(connection, queue, *range(20))
@@ -387,7 +397,6 @@ def test_event_loop_delivers_when_acknowledgements_make_room(
     assert sorted(seen) == list(range(20))
     connection.release()
     assert not hub.readers
-    hub.close()
 
 
 FORKED = """

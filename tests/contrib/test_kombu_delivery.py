@@ -32,7 +32,7 @@ from tests.share.world import QUICK
 
 pytestmark = pytest.mark.gate
 
-cluster, connect, queue = test_kombu.cluster, test_kombu.connect, test_kombu.queue
+cluster, connect, hub, queue = test_kombu.cluster, test_kombu.connect, test_kombu.hub, test_kombu.queue
 
 Connect = Callable[..., kombu.Connection]
 
@@ -461,9 +461,10 @@ def test_broadcasts_that_are_not_drained_are_limited(
 
 
 @pytest.mark.slow
-def test_event_loop_sleeps_while_the_prefetch_count_is_reached(connect: Connect, queue: kombu.Queue) -> None:
+def test_event_loop_sleeps_while_the_prefetch_count_is_reached(
+    connect: Connect, queue: kombu.Queue, hub: Hub
+) -> None:
     connection = connect()
-    hub = Hub()
     connection.connect()
     connection.register_with_event_loop(hub)
     publish(connection, queue, *range(3))
@@ -479,17 +480,15 @@ def test_event_loop_sleeps_while_the_prefetch_count_is_reached(connect: Connect,
     assert turns < 40
     assert len(consumer.messages) == 1
     connection.release()
-    hub.close()
 
 
 @pytest.mark.slow
 def test_event_loop_gets_its_turn_between_many_messages(
-    cluster: KafkaCluster, connect: Connect, queue: kombu.Queue, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, connect: Connect, queue: kombu.Queue, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "MOST_AT_ONCE", 5)
     connection = connect()
     consumer = Consumer(connection, queue)
-    hub = Hub()
     connection.register_with_event_loop(hub)
     publish(connection, queue, *range(12))
     received = connection.transport.inbox._items
@@ -498,7 +497,6 @@ def test_event_loop_gets_its_turn_between_many_messages(
         hub.run_once()
         assert len(consumer.messages) == count
     connection.release()
-    hub.close()
 
 
 FORKED = """
