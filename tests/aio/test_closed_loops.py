@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -100,13 +101,12 @@ def test_consumer_with_a_listener_that_outlives_its_loop_is_closed_in_another_lo
         with pytest.raises(ConsumerStopped):
             await consumer.poll()
 
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(first())
-    if ends:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            loop.run_until_complete(asyncio.wait([task]))
-    loop.close()
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(first())
+        if ends:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task]))
     began = time.monotonic()
     run(again())
     assert time.monotonic() - began < 30  # not max_poll_interval_ms

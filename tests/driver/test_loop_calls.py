@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from contextlib import closing
 
 import pytest
 
@@ -25,9 +26,8 @@ def test_closed_event_loop_is_freed() -> None:
 
 
 def test_call_after_the_loop_was_freed_does_nothing() -> None:
-    loop = asyncio.new_event_loop()
-    calls = calls_of(loop)
-    loop.close()
+    with closing(asyncio.new_event_loop()) as loop:
+        calls = calls_of(loop)
     del loop
     gc.collect()
     calls.post(lambda: None)
@@ -35,17 +35,16 @@ def test_call_after_the_loop_was_freed_does_nothing() -> None:
 
 
 def test_system_exit_in_a_call_keeps_the_calls_behind_it_for_the_next_run_of_the_loop() -> None:
-    loop = asyncio.new_event_loop()
     ran: list[str] = []
 
     def leave() -> None:
         raise SystemExit(3)
 
-    calls = calls_of(loop)
-    calls.post(leave)
-    calls.post(lambda: ran.append("behind"))
-    with pytest.raises(SystemExit):
+    with closing(asyncio.new_event_loop()) as loop:
+        calls = calls_of(loop)
+        calls.post(leave)
+        calls.post(lambda: ran.append("behind"))
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(asyncio.sleep(0))
         loop.run_until_complete(asyncio.sleep(0))
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
     assert ran == ["behind"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -56,10 +56,9 @@ def test_cancelled_task_leaves_the_wait_queue() -> None:
 
 def test_completion_awaited_by_a_closed_loop_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     awaited = completion()
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(await_it(awaited))
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
+    with closing(asyncio.new_event_loop()) as loop:
+        task = loop.create_task(await_it(awaited))
+        loop.run_until_complete(asyncio.sleep(0))
     awaited.succeed(7)
     assert awaited.result(0) == 7
     assert caplog.text == ""

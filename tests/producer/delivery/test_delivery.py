@@ -9,6 +9,7 @@ import pickle
 import threading
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -297,10 +298,9 @@ def test_delivery_awaited_by_a_closed_loop_completes_without_a_log_line(
 ) -> None:
     batch = a_batch()
     deliveries = [awaitable(appended(batch, timestamp), is_bulk) for timestamp in (5, 6)]
-    loop = asyncio.new_event_loop()
-    tasks = [loop.create_task(await_it(one)) for one in deliveries]
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
+    with closing(asyncio.new_event_loop()) as loop:
+        tasks = [loop.create_task(await_it(one)) for one in deliveries]
+        loop.run_until_complete(asyncio.sleep(0))
     batch.seal()
     batch.complete(7, -1)
     assert all(one.done() for one in deliveries)
