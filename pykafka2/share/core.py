@@ -90,6 +90,8 @@ class ShareCore:
         self._quick_polls = 0
         """The polls in a row whose records the application handled within PREFETCH_BELOW."""
         self._may_fetch_ahead = False
+        self._checked: tuple[int, frozenset[str]] | None = None
+        """The metadata version and topics whose errors were raised last."""
         self._is_wake_due = False
         self.hooks = Interceptors(with_added("share_consumer", options.interceptors))
         self.cluster = cluster = ClusterClient(
@@ -186,10 +188,10 @@ class ShareCore:
         error = self.cluster.metadata.last_error
         if error is not None and not error.retriable:
             raise error.anew()
-        for topic in self.membership.topics:
-            topic_error = self.cluster.metadata.topic_error(topic)
-            if topic_error is not None and not topic_error.retriable:
-                raise topic_error.anew()
+        checked = (self.cluster.metadata.version, self.membership.topics)
+        if checked != self._checked:
+            self._checked = checked
+            self._raise_topic_error()
         options = self.options
         limit = options.max_poll_records if max_records is None else max_records
         found, locks = self._take_queued(limit)
@@ -212,6 +214,15 @@ class ShareCore:
                 self.locks.accept_later(locks)
         self._wake_if_due()
         return found
+
+    def _raise_topic_error(self) -> None:
+        """Raise a topic's error that is not retriable, once per metadata response."""
+        metadata = self.cluster.metadata
+        for topic in sorted(self.membership.topics):
+            error = metadata.topic_error(topic)
+            if error is not None and not error.retriable:
+                metadata.request_update(error)  # the next response can be without the error
+                raise error.anew()
 
     def _intercepted(self, found: Records) -> Records:
         """Return the records that the hooks on_consume leave; the others are rejected."""
@@ -244,11 +255,13 @@ class ShareCore:
 
     def news(self) -> Callable[[], bool]:
         """Return a function that tells whether poll() has something to do. Any thread."""
-        arrivals = self.buffer.arrivals
+        arrivals, metadata = self.buffer.arrivals, self.cluster.metadata
+        version = metadata.version
 
         def is_news() -> bool:
             return (
                 self.buffer.arrivals != arrivals
+                or metadata.version != version
                 or self.is_woken
                 or self.refusal is not None
                 or self.membership.failure is not None

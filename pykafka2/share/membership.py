@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 
@@ -23,6 +23,7 @@ from pykafka2.errors import (
     GroupIdNotFound,
     KafkaError,
     RequestTimeout,
+    TopicAuthorizationFailed,
     UnknownMemberId,
     UnsupportedVersion,
     error_of,
@@ -262,7 +263,7 @@ class ShareMembership:
             self._rejoin()
             self._next_at = now
         elif not error.retriable:
-            self.failure = explained(error, self._to.key)
+            self.failure = explained(error, self._to.key, self.topics)
             self._log.error("share group %r: %s", self._to.key, self.failure)
             self._assign(frozenset())
             self._retry_at = self._next_at
@@ -289,12 +290,18 @@ def _call_both(first: Done | None, second: Done, error: KafkaError | None) -> No
     second(error)
 
 
-def explained(error: KafkaError, group_id: str) -> KafkaError:
+def explained(error: KafkaError, group_id: str, topics: Iterable[str]) -> KafkaError:
     """Return the error with a message that says what to do, or the error itself."""
     if isinstance(error, GroupAuthorizationFailed):
         # Heartbeats, fetches and acknowledgements all need READ; the message of the broker does not say so.
         return GroupAuthorizationFailed(
             f"not authorized to use group {group_id!r}; ask for an ACL that allows READ on it"
+        )
+    if isinstance(error, TopicAuthorizationFailed):
+        # The response to a heartbeat does not say which one.
+        return TopicAuthorizationFailed(
+            f"not authorized to use all topics of the subscription ({', '.join(sorted(topics))}); ask for an "
+            "ACL that allows READ on each"
         )
     if isinstance(error, UnsupportedVersion):
         return UnsupportedVersion(

@@ -377,7 +377,8 @@ class NodeSession:
         if error.refresh_metadata:
             self._cluster.metadata.request_update(error)
         if not error.retriable and not isinstance(error, UnknownServerError | ClientClosed):
-            self._context.fail(explained(error, self._context.options.group_id))
+            membership = self._context.membership
+            self._context.fail(explained(error, self._context.options.group_id, membership.topics))
 
     def _back_off(self, now: float) -> None:
         """Send nothing for a while."""
