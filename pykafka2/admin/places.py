@@ -14,6 +14,7 @@ from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable
 from pykafka2.driver.pollable import GROUP, Destination, ToController, ToCoordinator, ToNode
 from pykafka2.errors import (
     BrokerError,
+    GroupAuthorizationFailed,
     KafkaError,
     LeaderNotAvailable,
     UnknownTopicOrPartition,
@@ -228,6 +229,8 @@ def at_group(
     outcomes = at_one(
         cluster, operation, items, request, read_items, timeout, to=ToCoordinator(GROUP, group_id)
     )
+    # Without any right on the group, FindCoordinator has failed for all items.
+    refusals += [error for error in outcomes.errors.values() if isinstance(error, GroupAuthorizationFailed)]
     for error in refusals:
         raise error
     return outcomes

@@ -214,3 +214,14 @@ def test_offsets_of_topics_without_describe_are_not_listed(world: AccessWorld) -
     with world.admin("ann") as admin:
         assert list(admin.list_share_group_offsets("of-ann")) == [MAILS]
         assert [group.group_id for group in admin.list_groups()] == ["of-ann"]
+
+
+@pytest.mark.parametrize("operations", [[], ["DESCRIBE"]])
+@pytest.mark.parametrize("name", ["alter offsets", "delete offsets"])
+def test_offsets_of_a_group_without_a_right_raise_the_error_of_the_group(
+    world: AccessWorld, name: str, operations: list[str]
+) -> None:
+    if operations:
+        world.allow("ann", *operations, group="of-ann")
+    with world.admin("ann") as admin, pytest.raises(errors.GroupAuthorizationFailed):
+        CALLS[name][2](admin)
