@@ -225,3 +225,14 @@ def test_offsets_of_a_group_without_a_right_raise_the_error_of_the_group(
         world.allow("ann", *operations, group="of-ann")
     with world.admin("ann") as admin, pytest.raises(errors.GroupAuthorizationFailed):
         CALLS[name][2](admin)
+
+
+@pytest.mark.parametrize("name", ["list offsets", "alter offsets", "delete offsets"])
+def test_offsets_of_a_topic_without_a_right_have_the_message_of_kafka(world: AccessWorld, name: str) -> None:
+    world.send(b"1")
+    with world.consumer("root", "of-ann", "jobs") as consumer:
+        take(consumer, 1)
+    world.allow("ann", "ALL", group="of-ann")
+    with world.admin("ann") as admin, pytest.raises(ItemsFailed) as failed:
+        CALLS[name][2](admin)
+    assert [str(error) for error in failed.value.outcomes.errors.values()] == ["Topic authorization failed."]

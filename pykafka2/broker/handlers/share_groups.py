@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykafka2.broker.base.features import SHARE_VERSION
 from pykafka2.broker.handlers.api import GROUP_COORDINATOR, api, submit_to_groups
 from pykafka2.broker.handlers.authorization import (
+    MESSAGES,
     READ_GROUP,
     Checked,
     Verdict,
@@ -25,7 +26,7 @@ from pykafka2.broker.handlers.authorization import (
 )
 from pykafka2.broker.security.authorizer import Access
 from pykafka2.broker.server.responses import REFUSAL
-from pykafka2.errors import InvalidRequest, UnsupportedVersion, error_of
+from pykafka2.errors import InvalidRequest, TopicAuthorizationFailed, UnsupportedVersion
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages import share_offsets
 from pykafka2.protocol.messages.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 MAX_MEMBER_ID: Final = 36
+DENIED: Final = TopicAuthorizationFailed(MESSAGES[code_of(ResourceType.TOPIC)])
 
 
 def require_share_groups(services: Services) -> None:
@@ -58,9 +60,8 @@ def check_alter(checked: Checked) -> Verdict:
     """Check READ on each topic; the partitions of others get the error."""
     kept, refused = _split(checked)
     if refused:
-        code = code_of(ResourceType.TOPIC)
         cls = share_offsets.AlterShareGroupOffsetsResponseTopic
-        denied = [REFUSAL.entry(cls, topic, checked.version, code) for topic in refused]
+        denied = [REFUSAL.entry(cls, topic, checked.version, DENIED) for topic in refused]
         for topic in denied:
             known = checked.image.topics.get(topic.topic_name)
             topic.topic_id = bytes(16) if known is None else known.id
@@ -73,9 +74,8 @@ def check_delete(checked: Checked) -> Verdict:
     """Check READ on each topic; others get the error."""
     kept, refused = _split(checked)
     if refused:
-        code = code_of(ResourceType.TOPIC)
         cls = share_offsets.DeleteShareGroupOffsetsResponseTopic
-        denied = [REFUSAL.entry(cls, topic, checked.version, code) for topic in refused]
+        denied = [REFUSAL.entry(cls, topic, checked.version, DENIED) for topic in refused]
         checked.replace(topics=kept)
         checked.amend(lambda response: None if response.error_code else response.responses.extend(denied))
     return None
@@ -202,7 +202,6 @@ def _describe(
 def _denied(
     topic: share_offsets.DescribeShareGroupOffsetsRequestTopic,
 ) -> share_offsets.DescribeShareGroupOffsetsResponseTopic:
-    code = code_of(ResourceType.TOPIC)
     return share_offsets.DescribeShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
         topic_id=bytes(16),
@@ -211,8 +210,8 @@ def _denied(
                 partition_index=number,
                 start_offset=-1,
                 leader_epoch=0,
-                error_code=code,
-                error_message=str(error_of(code)),
+                error_code=code_of(ResourceType.TOPIC),
+                error_message=str(DENIED),
             )
             for number in topic.partitions
         ],
