@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from pykafka2.errors import CorruptResponse, KafkaError, NotController
+from pykafka2.errors import CorruptResponse, KafkaError, NotController, RequestTimedOut
 from pykafka2.text import shown
 
 K = TypeVar("K", bound=Hashable)
@@ -93,10 +93,14 @@ class _Item(Protocol):
     error_code: int
 
 
-def not_controller(items: Iterable[_Item]) -> NotController | None:
-    """Return the error of a request that did not reach the controller, which brokers with ZooKeeper report.
+def error_to_retry(items: Iterable[_Item]) -> KafkaError | None:
+    """Return the error of a response for which a request to the controller is sent again, or None.
 
-    The request is then repeated, with newer metadata.
+    `NotController`, which brokers with ZooKeeper report, or `RequestTimedOut` for all items: brokers work on
+    a request for as long as the client waits, so either limit can be first, and the client repeats the
+    request after its own.
     """
-    code = NotController.code
-    return NotController() if any(item.error_code == code for item in items) else None
+    codes = {item.error_code for item in items}
+    if NotController.code in codes:
+        return NotController()
+    return RequestTimedOut() if codes == {RequestTimedOut.code} else None

@@ -27,6 +27,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     LeaderNotAvailable,
     NotController,
+    RequestTimedOut,
     ThrottlingQuotaExceeded,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -81,10 +82,12 @@ def is_retriable(error: KafkaError) -> bool:
 def was_refused(error: KafkaError) -> bool:
     """Return True for a retriable error by which the controller refused a request, and for a lost response.
 
-    After another error the change can have been made, and the repetition would fail.
+    After another error the change can have been made, and the repetition would fail. `RequestTimedOut` counts
+    as a lost response: brokers work on a request for as long as the client waits, so either limit can be
+    first.
     """
     if isinstance(error, BrokerError):
-        return isinstance(error, NotController | ThrottlingQuotaExceeded)
+        return isinstance(error, NotController | RequestTimedOut | ThrottlingQuotaExceeded)
     return error.retriable
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.admin.arguments import config_value, seconds_of, texts, uuid_bytes, whole_number
 from pykafka2.admin.group_descriptions import operations
-from pykafka2.admin.outcomes import Outcomes, not_controller
+from pykafka2.admin.outcomes import Outcomes, error_to_retry
 from pykafka2.admin.throttled import until_accepted
 from pykafka2.admin.values import NewTopic, TopicDescription
 from pykafka2.driver.pollable import ToController
@@ -75,7 +75,7 @@ class TopicsAdmin:
                 _create_request(remaining, validate_only, timeout),
                 ToController(),
                 left,
-                lambda response: not_controller(response.topics),
+                lambda response: error_to_retry(response.topics),
             )
             errors: dict[str, KafkaError] = {}
             for topic in response.topics:
@@ -123,7 +123,7 @@ class TopicsAdmin:
                 timeout_ms=_milliseconds(timeout),
             )
             response = self._cluster.request(
-                request, ToController(), left, lambda response: not_controller(response.responses)
+                request, ToController(), left, lambda response: error_to_retry(response.responses)
             )
             errors: dict[str, KafkaError] = {}
             for topic in response.responses:
@@ -215,7 +215,10 @@ class TopicsAdmin:
         )
         deleted: dict[bytes, None] = {}
         errors: dict[bytes, KafkaError] = {}
-        for topic in self._cluster.request(request, ToController(), timeout).responses:
+        response = self._cluster.request(
+            request, ToController(), timeout, lambda response: error_to_retry(response.responses)
+        )
+        for topic in response.responses:
             topic_id = bytes(topic.topic_id)
             if topic.error_code:
                 errors[topic_id] = error_of(topic.error_code, topic.error_message)

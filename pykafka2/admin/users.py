@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pykafka2.admin.arguments import texts
-from pykafka2.admin.outcomes import Outcomes, not_controller
+from pykafka2.admin.outcomes import Outcomes, error_to_retry
 from pykafka2.admin.quotas import alter_request, describe_request, entity_of
 from pykafka2.admin.values import (
     QuotaEntity,
@@ -108,7 +108,7 @@ class UsersAdmin:
             ],
         )
         response = self._cluster.request(
-            request, ToController(), timeout, lambda response: not_controller(response.results)
+            request, ToController(), timeout, lambda response: error_to_retry(response.results)
         )
         done: dict[str, None] = {}
         errors: dict[str, KafkaError] = {}

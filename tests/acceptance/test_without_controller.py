@@ -4,12 +4,15 @@ is well after the election, without a restart of any client.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, NewTopic, errors
-from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.admin import ConfigResource, ItemsFailed
+from pykafka2.cluster.router import Router
+from pykafka2.driver.pollable import GROUP, Send, ToCoordinator
 from pykafka2.errors import KafkaTimeoutError
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -102,6 +105,52 @@ def test_create_topics_timeout_names_the_request_and_its_timeout(
         assert cluster.topics() == ["t"], "it is not made behind the caller's back"
         admin.create_topics([NewTopic("new", 1)], timeout=20.0)
     assert cluster.topics() == ["new", "t"]
+
+
+CHANGES: dict[str, Callable[[KafkaAdminClient, float | None], object]] = {
+    "create_topics": lambda admin, timeout: admin.create_topics(["new"], timeout=timeout),
+    "delete_topics": lambda admin, timeout: admin.delete_topics(["t"], timeout=timeout),
+    "delete_topics_by_id": lambda admin, timeout: admin.delete_topics_by_id([bytes(16)], timeout=timeout),
+    "create_partitions": lambda admin, timeout: admin.create_partitions({"t": 4}, timeout=timeout),
+    "alter_partition_reassignments": lambda admin, timeout: admin.alter_partition_reassignments(
+        {TopicPartition("t", 0): [1]}, timeout=timeout
+    ),
+    "elect_leaders": lambda admin, timeout: admin.elect_leaders([TopicPartition("t", 0)], timeout=timeout),
+    "alter_configs": lambda admin, timeout: admin.alter_configs(
+        {ConfigResource("TOPIC", "t"): {"retention.ms": "1"}}, timeout=timeout
+    ),
+}
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(("timeout", "is_late"), [(None, False), (None, True), (4.0, True)])
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_times_out_alike_if_the_brokers_error_comes_before_the_clients_limit(
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    timeout: float | None,
+    is_late: bool,
+) -> None:
+    """Both have the same limit. A busy IO thread can read the broker's response before it notices its own."""
+    route = Router.route
+
+    def route_with_a_later_limit(router: Router, send: Send[Any], now: float) -> None:
+        send.timeout = (30.0 if send.timeout is None else send.timeout) + 0.5
+        route(router, send, now)
+
+    if is_late:
+        monkeypatch.setattr(Router, "route", route_with_a_later_limit)
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        began = simulation.now
+        with pytest.raises((KafkaTimeoutError, ItemsFailed)) as raised:
+            CHANGES[name](admin, timeout)
+        assert simulation.now - began == pytest.approx(timeout or 60.0, abs=1.7)
+    error = raised.value
+    errors = error.outcomes.errors.values() if isinstance(error, ItemsFailed) else [error]
+    assert {type(one) for one in errors} == {KafkaTimeoutError}
 
 
 @pytest.mark.slow
