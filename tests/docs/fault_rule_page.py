@@ -84,7 +84,8 @@ KEYS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "callable, mapping or response",
             "The response of [`replace_reply`](#replace_reply). A function receives copies of request and "
             "response, and returns the response. A mapping has the fields that differ; it and a whole "
-            "response need [`api`](#api).",
+            "response need [`api`](#api). A value that its field cannot have is rejected when the rule is "
+            "added.",
         ),
         "reset": (
             "boolean",

@@ -24,6 +24,7 @@ from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
+from pykafka2.protocol.messages.quotas import DescribeClientQuotasRequest
 from pykafka2.protocol.messages.topics import DeleteTopicsRequest
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
@@ -417,11 +418,10 @@ def too_large(request: MetadataRequest, response: MetadataResponse) -> MetadataR
         lambda *_: "metadata",
         lambda *_: ApiVersionsResponse(error_code=0, api_keys=[]),
         too_large,
-        {"controller_id": 1 << 40},
-        MetadataResponse(brokers=[], topics=[], controller_id=1 << 40),
         {"cluster_authorized_operations": 1},
+        {"brokers": [{}, {"node_id": 7}]},
     ],
-    ids=["error", "str", "another response", "too large", "dict", "response", "field of another version"],
+    ids=["error", "str", "another response", "too large", "field of another version", "missing field"],
 )
 @one_broker
 def test_a_reply_that_cannot_be_made_costs_its_connection(
@@ -621,6 +621,8 @@ def test_removed_rule_releases_the_requests_it_holds(live: LiveCluster) -> None:
             {"api": "Fetch", "then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])},
             "reply= is a MetadataResponse, not a FetchResponse",
         ),
+        ({"api": "Produce", "then": "delay:nan"}, "use seconds"),
+        ({"api": "Produce", "then": "replay:-1"}, "use seconds"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -630,6 +632,63 @@ def test_invalid_rule_is_rejected_by_name(
     with pytest.raises(ConfigurationError, match=message):
         shared_cluster.controls.add_rule(rule)
     assert shared_cluster.controls.rules() == []
+
+
+UNFIT: list[tuple[str, Any, str]] = [
+    ("DescribeClientQuotas", {"entries": [{"values": [{"value": "abc"}]}]}, "value='abc': use a number, or"),
+    ("DescribeClientQuotas", {"entries": [{"values": [{"value": True}]}]}, "value=True: use a number, or"),
+    ("DescribeClientQuotas", {"entries": [{"values": [{"value": 10**400}]}]}, "use a number, or"),
+    ("Metadata", {"throttle_time_ms": "9"}, r"throttle_time_ms='9': use a number from -2\^31"),
+    ("Metadata", {"throttle_time_ms": 1.5}, "throttle_time_ms=1.5: use a number"),
+    ("Metadata", {"throttle_time_ms": True}, "throttle_time_ms=True: use a number"),
+    ("Metadata", {"throttle_time_ms": None}, "throttle_time_ms=None: this field cannot be null"),
+    ("Metadata", {"controller_id": 1 << 40}, "controller_id=1099511627776: use a number"),
+    (
+        "Metadata",
+        MetadataResponse(brokers=[], topics=[], controller_id=1 << 40),
+        "controller_id=1099511627776",
+    ),
+    ("Metadata", {"cluster_id": 7}, "cluster_id=7: use text"),
+    ("Metadata", {"cluster_id": "\ud800"}, "use text"),
+    ("Metadata", {"topics": "t"}, "topics='t': use a list"),
+    ("Metadata", {"topics": {"name": "t"}}, "use a list"),
+    ("Metadata", {"topics": ["t"]}, r"topics\[0\]='t': use a mapping of the fields of MetadataResponseTopic"),
+    ("Metadata", {"topics": [{"is_internal": 1}]}, r"topics\[0\].is_internal=1: use true or false"),
+    ("Metadata", {"topics": [{"topic_id": "abc"}]}, "topic_id='abc': use 16 bytes, or base64 text of them"),
+    ("Metadata", {"topics": [{"topic_id": "AAAA"}]}, "topic_id='AAAA': use 16 bytes, or base64 text of them"),
+    (
+        "Metadata",
+        {"topics": [{"partitions": [{"isr_nodes": [1, "2"]}]}]},
+        r"isr_nodes\[1\]='2': use a number",
+    ),
+    ("Metadata", {"topics": [{"partitions": [{"isr_nodes": None}]}]}, "isr_nodes=None: this field cannot be"),
+    ("Fetch", {"responses": [{"partitions": [{"records": "!"}]}]}, "records='!': use bytes, or base64 text"),
+    ("Fetch", {"responses": [{"partitions": [{"current_leader": 1}]}]}, "use a mapping of the fields of"),
+    ("Fetch", {"responses": [{7: 8}]}, "has no field 7"),
+]
+"""APIs with replies that have a value which the field cannot have, and the words of the error."""
+
+
+@pytest.mark.parametrize(
+    ("api", "reply", "words"), UNFIT, ids=lambda value: value if type(value) is str else ""
+)
+def test_reply_with_a_value_that_its_field_cannot_have_is_rejected(
+    shared_cluster: KafkaCluster, api: str, reply: Any, words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        shared_cluster.controls.rule(api=api, then="replace_reply", reply=reply)
+    assert shared_cluster.controls.rules() == []
+
+
+@pytest.mark.parametrize("value", [1, 0.5, "1.5", "Infinity", "-Infinity", "NaN"], ids=str)
+def test_reply_can_have_each_number_of_a_float(shared_cluster: KafkaCluster, value: float | str) -> None:
+    data = {"entries": [{"entity": [], "values": [{"key": "producer_byte_rate", "value": value}]}]}
+    with RawClient(shared_cluster.bootstrap_servers) as wire:
+        shared_cluster.controls.rule(api="DescribeClientQuotas", then="replace_reply", times=1, reply=data)
+        response = wire.call(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    shared_cluster.controls.clear()
+    (entry,) = response.entries or []
+    assert repr(entry.values[0].value) == repr(float(value))
 
 
 @pytest.mark.parametrize("rule", [None, 7, object, b"hold", "hold", [("then", "hold")]], ids=repr)
@@ -651,8 +710,11 @@ def test_removal_of_another_type_is_rejected(shared_cluster: KafkaCluster, rule:
     [
         {"seconds": None},
         {"seconds": "1"},
+        {"seconds": True},
+        {"seconds": float("nan")},
         {"times": "2"},
         {"times": 1.5},
+        {"times": True},
         {"client_id": 7},
         {"request": object},
     ],

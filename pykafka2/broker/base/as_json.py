@@ -10,14 +10,17 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from struct import error as StructError  # noqa: N812  as a class
+from struct import pack
+from typing import Any, Final, TypeVar
 
 from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.declared import resolved_fields
-from pykafka2.protocol.fields import Field
+from pykafka2.protocol.fields import STRUCT_CODES, Field
 from pykafka2.protocol.primitives import UNREAD_PARTS
 from pykafka2.protocol.struct import Struct
+from pykafka2.text import shown
 
 S = TypeVar("S", bound=Struct)
 
@@ -82,28 +85,94 @@ def merged(struct: S, changes: Mapping[str, Any]) -> S:
     return type(struct)(**values)
 
 
-def check_fields(cls: type[Struct], data: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` with the nearest name for an unknown field, also in nested structs."""
+def check_fields(cls: type[Struct], data: Mapping[str, Any] | Struct, place: str = "") -> None:
+    """Raise `ConfigurationError` for a value that its field cannot have in any version.
+
+    Raise it also for an unknown field, with the nearest name. Nested structs are checked too; `place` is the
+    path to this one. Values of a struct that equal the default are not checked.
+    """
     fields = {field.name: field for field in resolved_fields(cls)}
+    if isinstance(data, Struct):
+        values = {name: getattr(data, name) for name in fields}
+        data = {name: value for name, value in values.items() if value != fields[name].absent_value()}
     _check_names(cls, data, fields)
     for name, value in data.items():
-        inner = fields[name].struct
-        if inner is not None:
-            for item in value if isinstance(value, list | tuple) else [value]:
-                if isinstance(item, Mapping):
-                    check_fields(inner, item)
+        _check_value(fields[name], value, f"{place}{name}")
+
+
+def _check_value(field: Field, value: Any, place: str) -> None:
+    if value is None:
+        if not field.optional:
+            raise ConfigurationError(f"{place}=None: this field cannot be null")
+    elif not field.array:
+        _check_item(field, value, place)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check_item(field, item, f"{place}[{index}]")
+    else:
+        raise ConfigurationError(f"{place}={shown(repr(value))}: use a list")
+
+
+def _check_item(field: Field, value: Any, place: str) -> None:
+    if field.struct is None:
+        if not _fits(field.kind, value):
+            raise ConfigurationError(f"{place}={shown(repr(value))}: use {_KINDS[field.kind]}")
+    elif isinstance(value, Mapping | field.struct):
+        check_fields(field.struct, value, f"{place}.")
+    else:
+        raise ConfigurationError(
+            f"{place}={shown(repr(value))}: use a mapping of the fields of {field.struct.__name__}"
+        )
+
+
+_KINDS: Final = {
+    "bool": "true or false",
+    "int8": "a number from -2^7 to 2^7-1",
+    "int16": "a number from -2^15 to 2^15-1",
+    "int32": "a number from -2^31 to 2^31-1",
+    "int64": "a number from -2^63 to 2^63-1",
+    "uint16": "a number from 0 to 2^16-1",
+    "float64": "a number, or 'Infinity', '-Infinity' or 'NaN'",
+    "string": "text",
+    "bytes": "bytes, or base64 text",
+    "records": "bytes, or base64 text",
+    "uuid": "16 bytes, or base64 text of them",
+}
+"""The values of each type, for messages."""
+
+
+def _fits(kind: str, value: Any) -> bool:
+    """Return whether a field of this type can have the value, or what `_item` makes of it."""
+    try:
+        if kind == "bool" or isinstance(value, bool):
+            return kind == "bool" and isinstance(value, bool)
+        if kind == "string":
+            return isinstance(value, str) and value.encode() is not None  # raises for a lone surrogate
+        if kind in BINARY:
+            data = base64.b64decode(value, validate=True) if isinstance(value, str) else value
+            if not isinstance(data, bytes | bytearray | memoryview):
+                return kind == "records" and isinstance(data, UNREAD_PARTS)
+            return kind != "uuid" or len(data) == 16
+        pack(f">{STRUCT_CODES[kind]}", float(value) if kind == FLOAT and isinstance(value, str) else value)
+    except (ValueError, OverflowError, StructError):
+        return False
+    return True
 
 
 def _merged_value(field: Field, old: Any, change: Any) -> Any:
     if field.struct is None or change is None or old is None:
         return _value(field, change)
     if not field.array:
-        return merged(old, change)
+        return _merged_struct(old, change)
     items = [
-        merged(old[index], item) if index < len(old) else from_plain(field.struct, item)
+        _merged_struct(old[index], item) if index < len(old) else _item(field, item)
         for index, item in enumerate(change)
     ]
     return items + list(old[len(items) :])
+
+
+def _merged_struct(old: Struct, change: Any) -> Struct:
+    return change if isinstance(change, Struct) else merged(old, change)
 
 
 def _plain(field: Field, value: Any) -> Any:
@@ -143,4 +212,4 @@ def _item(field: Field, value: Any) -> Any:
 def _check_names(cls: type[Struct], data: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     for name in data:
         if name not in fields:
-            raise ConfigurationError(f"{cls.__name__} has no field {name!r}{nearest(name, fields)}")
+            raise ConfigurationError(f"{cls.__name__} has no field {name!r}{nearest(str(name), fields)}")

@@ -156,11 +156,9 @@ class FaultRule:
         if self.api is None:
             raise ConfigurationError("reply= has the fields of one API's response; set api=")
         expected = request_class(api_key(self.api)).RESPONSE
-        if isinstance(reply, Response):
-            if not isinstance(reply, expected):
-                raise ConfigurationError(f"reply= is a {type(reply).__name__}, not a {expected.__name__}")
-            return
-        check_fields(expected, reply)
+        if isinstance(reply, Response) and not isinstance(reply, expected):
+            raise ConfigurationError(f"reply= is a {type(reply).__name__}, not a {expected.__name__}")
+        check_fields(expected, reply, "reply: ")
 
     def _read_then(self) -> None:
         word, colon, argument = self.then.partition(":")

@@ -47,9 +47,11 @@ class Throttles:
     ) -> ThrottleRule:
         if client_id is not None:
             check_client(client_id)
-        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= seconds <= LONGEST:
             raise ConfigurationError(f"throttle by seconds={seconds!r}: use a number from 0 to {LONGEST:g}")
-        if not isinstance(times, int) or (times != FOR_EVER and times < 1):
+        is_count = isinstance(times, int) and not isinstance(times, bool)
+        if not is_count or (times != FOR_EVER and times < 1):
             raise ConfigurationError(
                 f"throttle times={times!r}: use a number of at least 1, or {FOR_EVER} for no limit"
             )

@@ -12,7 +12,7 @@ from inspect import Parameter, getdoc, signature
 from typing import Any, TypedDict, cast
 
 from pykafka2.broker.base.arguments import api_key, error_class
-from pykafka2.broker.base.as_json import from_plain
+from pykafka2.broker.base.as_json import check_fields, from_plain
 from pykafka2.broker.base.problems import Problem
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.observed.history import Entry
@@ -353,4 +353,8 @@ def _reply(value: Mapping[str, Any]) -> Mapping[str, Any] | Struct:
     if set(value) != {"message", "fields"}:
         return value
     response = request_class(api_key(str(value["message"]).removesuffix("Response"))).RESPONSE
-    return from_plain(response, value["fields"])
+    fields = value["fields"]
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"reply: fields={fields!r} is illegal. Set a JSON object.")
+    check_fields(response, fields, "reply: ")
+    return from_plain(response, fields)
