@@ -54,7 +54,7 @@ class Running:
 
     def broker(self, broker_id: int) -> Broker:
         """Return the broker with this id, running or not.  Raise `ConfigurationError` for an unknown id."""
-        if not isinstance(broker_id, int) or broker_id not in self._by_id:
+        if not isinstance(broker_id, int) or isinstance(broker_id, bool) or broker_id not in self._by_id:
             ids = list(self._by_id)
             raise ConfigurationError(f"Unknown broker {broker_id!r}. Ids are {ids[0]} to {ids[-1]}.")
         return self._by_id[broker_id]

@@ -139,6 +139,31 @@ def test_connection_close_header_closes_the_connection(caller: socket.socket) ->
     assert caller.recv(1) == b""
 
 
+def with_reply(reply: object) -> dict[str, object]:
+    return {"api": "DescribeClientQuotas", "then": "replace_reply", "reply": reply}
+
+
+def whole(fields: object) -> dict[str, object]:
+    return with_reply({"message": "DescribeClientQuotasResponse", "fields": fields})
+
+
+NO_FLOAT = {"entries": [{"values": [{"value": "abc"}]}]}
+ILLEGAL_FAULTS: list[tuple[str, dict[str, object]]] = [
+    ("delay", {"request": "Fetch", "seconds": "abc"}),
+    ("delay", {"request": "Fetch", "seconds": float("nan")}),
+    ("rule", {"api": "Fetch", "then": "delay:-1"}),
+    ("rule", with_reply(NO_FLOAT)),
+    ("rule", whole(NO_FLOAT)),
+    ("rule", whole({"entries": 1})),
+    ("rule", whole([])),
+    ("add_rule", {"rule": whole({"throttle_time_ms": "soon"})}),
+    ("throttle", {"client_id": "c", "request": "Fetch", "seconds": True}),
+    ("delay_client", {"client_id": "c", "seconds": float("inf")}),
+    ("cut_client", {"client_id": "c", "silently": "false"}),
+]
+"""Faults with a value that no argument or field can have."""
+
+
 @pytest.mark.parametrize(
     ("what", "status", "kind"),
     [
@@ -179,6 +204,10 @@ def test_connection_close_header_closes_the_connection(caller: socket.socket) ->
             400,
             "ConfigurationError",
         ),
+        *[
+            (request(f"/controls/{call}", json.dumps(arguments)), 400, "ConfigurationError")
+            for call, arguments in ILLEGAL_FAULTS
+        ],
     ],
 )
 def test_invalid_request_gets_an_error_response(

@@ -6,6 +6,7 @@ Used by controls.py and its parts, before they act. A misspelt topic raises with
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pykafka2 import errors
@@ -13,6 +14,7 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import BrokerError, ConfigurationError, UnknownTopicOrPartition
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request
+from pykafka2.text import shown
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage
@@ -56,8 +58,21 @@ def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOr
 def check_number(name: str, value: object, least: float) -> None:
     """Raise `ConfigurationError` unless the value is a finite number of at least `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and least <= value < float("inf")):  # type: ignore[operator]
-        raise ConfigurationError(f"{name}={value!r}: use a number of at least {least}")
+    # An int can be larger than any float, and then no time can be calculated with it.
+    if not (is_number and least <= value <= sys.float_info.max):  # type: ignore[operator]
+        raise ConfigurationError(f"{name}={shown(repr(value))}: use a number of at least {least}")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise `ConfigurationError` unless the value is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"{name}={value!r}: use a whole number of at least 1")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise `ConfigurationError` unless the value is a bool: text such as "false" would mean true."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r}: use true or false")
 
 
 def check_client(client_id: object) -> None:

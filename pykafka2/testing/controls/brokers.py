@@ -5,6 +5,7 @@ A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's o
 
 from __future__ import annotations
 
+from pykafka2.broker.base.arguments import check_flag
 from pykafka2.broker.broker import Loss
 from pykafka2.testing.running import Running
 
@@ -25,6 +26,8 @@ class BrokerControls:
         default all brokers are notified at once, which is faster than Kafka.
         """
         self._running.check()
+        check_flag("lose_unreplicated", lose_unreplicated)
+        check_flag("unnoticed", unnoticed)
         loss = Loss.UNREPLICATED if lose_unreplicated else Loss.NOTHING
         self._running.broker(broker_id).stop(crash=True, loss=loss, is_unnoticed=unnoticed)
 
@@ -35,6 +38,7 @@ class BrokerControls:
         watermark that no `flush_logs` has covered.
         """
         self._running.check()
+        check_flag("keep_unflushed", keep_unflushed)
         loss = Loss.NOTHING if keep_unflushed else Loss.UNFLUSHED
         self._running.broker(broker_id).stop(crash=True, loss=loss)
 

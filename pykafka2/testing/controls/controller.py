@@ -5,7 +5,7 @@ A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's o
 
 from __future__ import annotations
 
-from pykafka2.broker.base.arguments import check_number
+from pykafka2.broker.base.arguments import check_count, check_number
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing.running import Running
 
@@ -49,7 +49,7 @@ class ControllerControls:
         """Delay each of the controller's next changes by this time; later changes wait."""
         self._running.check()
         check_number("seconds", seconds, least=0)
-        check_number("times", times, least=1)
+        check_count("times", times)
         with self._running.lock:
             node = self._running.controllers.active_node
             if node is None:

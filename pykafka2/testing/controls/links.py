@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pykafka2.broker.base.arguments import check_client, check_number
+from pykafka2.broker.base.arguments import check_client, check_flag, check_number
 from pykafka2.broker.faults.client_links import ClientLink
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing.running import Running
@@ -66,6 +66,7 @@ class LinkControls:
         `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
         still handled, but their responses are lost.
         """
+        check_flag("silently", silently)
         link = self._client_link(client_id, broker)
         with self._running.lock:
             link.is_cut, link.is_silent = True, silently
@@ -105,6 +106,7 @@ class LinkControls:
 
     def _ways(self, source: int, target: int, one_way: bool) -> list[tuple[int, int]]:
         self._running.check()
+        check_flag("one_way", one_way)
         self._running.broker(source)
         self._running.broker(target)
         if source == target:

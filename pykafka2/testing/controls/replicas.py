@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pykafka2.broker.base.arguments import check_topic, partition_key
+from pykafka2.broker.base.arguments import check_flag, check_topic, partition_key
 from pykafka2.testing.running import Running
 from pykafka2.testing.views.groups import coordinator_partition
 from pykafka2.types import TopicPartition
@@ -28,6 +28,7 @@ class ReplicaControls:
         With unclean=False a replica that is not in sync is rejected with `IneligibleReplica`.
         """
         self._running.check()
+        check_flag("unclean", unclean)
         topic, number = partition_key(self._running.controllers.image, partition)
         self._running.broker(to)
         self._running.controllers.run(
@@ -78,6 +79,7 @@ class ReplicaControls:
         behind the leader's.  Raise `PolicyViolation` if cleanup.policy lacks "compact".
         """
         self._running.check()
+        check_flag("roll_segments", roll_segments)
         keys = self._keys_of(topic)
         removed = 0
         for broker in self._running.brokers:
