@@ -134,7 +134,6 @@ class ClusterClient:
         self.calls = RetryingCalls(
             self.metadata,
             self.coordinators,
-            request_timeout=options.request_timeout,
             timed_out=self._timed_out,
             wake=driver.wake,
         )
@@ -305,8 +304,8 @@ class ClusterClient:
     ) -> Completion[R]:
         """Start one attempt of a request, without retries: it fails with the first error. Any thread.
 
-        `timeout` is limited by request_timeout_ms. For calls that choose the destination again before they
-        retry.
+        It ends after `timeout`, or request_timeout_ms after it was sent. For calls that choose the
+        destination again before they retry.
         """
         self._raise_if_closed()
         self.driver.raise_failure()
@@ -318,11 +317,15 @@ class ClusterClient:
             to,
             lambda response, now: completion.succeed(response),
             lambda error, now: completion.fail(error),
-            timeout=min(timeout, self.options.request_timeout),
             min_version=min_version,
             max_version=max_version,
         )
-        self.driver.call_soon(lambda now: self.router.route(send, now))
+
+        def begin(now: float) -> None:
+            send.deadline = now + timeout
+            self.router.route(send, now)
+
+        self.driver.call_soon(begin)
         return completion
 
     def client_instance_id(self, timeout: float | None = None) -> str:

@@ -215,6 +215,8 @@ class NodeLink:
             raise IllegalState(f"{self.name} is not connected")
         send.sent_to, send.sent_at = self.node.id, now
         timeout = self._options.request_timeout if send.timeout is None else send.timeout
+        if now + timeout > send.deadline:
+            timeout = max(send.deadline - now, 0.0)
         if now + timeout < self.quiet_until:
             self.quiet_until = now + timeout
         self.connection.send(
@@ -222,7 +224,7 @@ class NodeLink:
             now,
             on_response=send.on_response,
             on_failure=send.on_failure,
-            timeout=send.timeout,
+            timeout=timeout,
             expects_response=send.expects_response,
             on_sent=send.on_sent,
             min_version=send.min_version,

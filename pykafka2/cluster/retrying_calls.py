@@ -58,13 +58,11 @@ class RetryingCalls:
         metadata: Metadata,
         coordinators: Coordinators,
         *,
-        request_timeout: float,
         timed_out: TimedOut,
         wake: Callable[[], None],
     ) -> None:
         self._metadata = metadata
         self._coordinators = coordinators
-        self._request_timeout = request_timeout
         self._timed_out = timed_out
         self._wake = wake
         # Any thread writes it, by single dict operations.
@@ -95,14 +93,14 @@ class RetryingCalls:
             if call.completion.is_cancelled:
                 self._end(call, IllegalState(f"{call.name} was cancelled by its caller"))
             elif now >= call.retry_at:
-                result.sends.append(self._attempt(call, now))
+                result.sends.append(self._attempt(call))
             else:
                 result.wake_at = min(result.wake_at, call.retry_at)
         return result
 
     # ------------------------------------------------------------------ inside
 
-    def _attempt(self, call: RetryingCall, now: float) -> Send[Any]:
+    def _attempt(self, call: RetryingCall) -> Send[Any]:
         call.is_in_flight = True
         if call.renewed is not None:
             call.request = call.renewed()
@@ -111,8 +109,8 @@ class RetryingCalls:
             call.to,
             lambda response, now: self._on_response(call, send, response, now),
             lambda error, now: self._on_error(call, send, error, now),
-            timeout=max(0.0, min(call.deadline - now, self._request_timeout)),
             max_version=call.max_version,
+            deadline=call.deadline,
         )
         return send
 

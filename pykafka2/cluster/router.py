@@ -107,7 +107,7 @@ class Router:
         return f"a connection to node {node_id}{why}"
 
     def route(self, send: Send[Any], now: float) -> None:
-        """Send it now or once its node is connected; its timeout starts here."""
+        """Send it now or once its node is connected, which must be within its timeout."""
         if self._closed_because is not None:
             send.on_failure(self._closed_because, now)
             return
@@ -117,7 +117,7 @@ class Router:
                 link.send(send, now)
                 return
         timeout = self._options.request_timeout if send.timeout is None else send.timeout
-        waiting = _Waiting(send, now + timeout)
+        waiting = _Waiting(send, min(now + timeout, send.deadline))
         if isinstance(send.to, AnyNode):
             waiting.failures_seen = self._nodes.failures
         if not self._try(waiting, now):

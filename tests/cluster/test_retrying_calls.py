@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import GROUP, ToCoordinator, ToNode
@@ -22,9 +22,11 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     NotCoordinator,
     NotLeaderOrFollower,
+    RequestTimeout,
     UnknownMemberId,
     error_of,
 )
+from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -32,7 +34,7 @@ from pykafka2.protocol.messages.coordinator import (
 )
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from tests.cluster.scripted import Answer, Hold, ScriptedBroker, ScriptedCluster
+from tests.cluster.scripted import Answer, Hold, Later, ScriptedBroker, ScriptedCluster
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -310,6 +312,35 @@ def test_attempts_wait_for_request_timeout_and_the_last_for_the_remaining_time(
     assert isinstance(call.exception(20), KafkaTimeoutError)
     assert cluster.now - started == pytest.approx(7, abs=0.3)
     assert len(cluster.requests(HeartbeatRequest)) == 3
+    client.close()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3.0])
+@pytest.mark.parametrize("attempts", ["several", "one"])
+def test_wait_for_the_connection_counts_towards_the_timeout_of_a_call(
+    cluster: ScriptedCluster, attempts: str, seconds: float
+) -> None:
+    """Otherwise the limit of the waiting caller ends the call, a second late and without the reason."""
+    client = cluster.client()
+    client.wait_for_topic("orders", 5)
+    versions = [
+        ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in cluster.brokers[1].versions.items()
+    ]
+    cluster.on(
+        ApiVersionsRequest,
+        lambda request, broker: Later(seconds, lambda: ApiVersionsResponse(api_keys=versions)),
+    )
+    cluster.on(HeartbeatRequest, lambda request, broker: Hold())
+    started = cluster.now
+    words = f"did not respond to Heartbeat within {5 - seconds:g} s"
+    if attempts == "several":
+        with pytest.raises(KafkaTimeoutError, match=words):
+            client.request(BEAT, ToNode(1), 5)
+    else:
+        with pytest.raises(RequestTimeout, match=words):
+            client.start_once(BEAT, ToNode(1), 5).result(5 + GRACE)
+    assert cluster.now - started == pytest.approx(5, abs=0.01)
     client.close()
 
 

@@ -119,7 +119,7 @@ class CommitQueue:
             if self._is_in_rebalance(commit) and self._coordinator is None:
                 self._cluster.coordinators.want(self._to)  # its lookup ends in a turn that polls this again
                 break
-            result.sends.append(self._attempt(commit, now))
+            result.sends.append(self._attempt(commit))
             self._waiting.popleft()
             self._in_flight[commit] = None
             self._unsent.append(commit)
@@ -231,20 +231,18 @@ class CommitQueue:
         metadata = self._cluster.metadata
         return [topic for topic in topics if (known := metadata.topic(topic)) is not None and known.is_gone]
 
-    def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
+    def _attempt(self, commit: Commit) -> Send[OffsetCommitResponse]:
         if not commit.ids.by_name:
             commit.ids = TopicIds.of({topic for topic, _ in commit.offsets}, self._cluster.metadata)
-        ids, timeout = commit.ids, self._cluster.options.request_timeout
-        if commit.is_last or not commit.is_retried:
-            timeout = max(0.0, min(commit.deadline - now, timeout))
+        ids = commit.ids
         send = Send(
             self._request(commit, ids),
             self._destination(commit),
             partial(self._on_response, commit, ids),
             partial(self._on_error, commit),
-            timeout=timeout,
             on_sent=lambda now: self._cluster.driver.wake(),  # the next commits can be sent
             max_version=ids.max_version,
+            deadline=commit.deadline if commit.is_last or not commit.is_retried else FOREVER,
         )
         commit.send = send
         return send

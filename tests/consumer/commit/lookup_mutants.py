@@ -37,8 +37,8 @@ def kept_by_asynchronous_commits(patch: pytest.MonkeyPatch) -> None:
             self._lookups[to].in_flight = True
             kept.append(self._lookups[to])
 
-    def note(self: CommitQueue, commit: Commit, now: float) -> Send[Any]:
-        send = attempt(self, commit, now)
+    def note(self: CommitQueue, commit: Commit) -> Send[Any]:
+        send = attempt(self, commit)
         if commit.is_retried:
             of_blocking_commits.append(send)
         return send

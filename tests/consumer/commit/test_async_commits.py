@@ -14,10 +14,12 @@ from pykafka2 import KafkaConsumer
 from pykafka2.errors import (
     CoordinatorLoadInProgress,
     GroupAuthorizationFailed,
+    KafkaError,
     KafkaTimeoutError,
     NotCoordinator,
     RetriableCommitFailed,
 )
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.testing import KafkaCluster, Simulation
@@ -223,6 +225,18 @@ def test_unanswered_commit_async_fails_after_the_request_timeout(
     consumer.poll()
     assert callbacks.offsets == [1, 2]
     assert all(error is not None for error in callbacks.errors)
+
+
+def test_wait_for_the_connection_counts_towards_the_timeout_of_commit_async(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster, request_timeout_ms=5000)
+    cluster.controls.delay(ApiVersionsRequest, 1.0)
+    cluster.controls.hold(OffsetCommitRequest)
+    began_at = simulation.now
+    error = consumer.commit_async({FIRST: 1}).exception(20)
+    assert isinstance(error, KafkaError)
+    assert simulation.now - began_at == pytest.approx(5, abs=0.01)
 
 
 @pytest.mark.gate
