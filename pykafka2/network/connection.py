@@ -226,7 +226,7 @@ class Connection:
         overdue = self._in_flight.take_overdue(now) if self.api_versions is not None else []
         if overdue:
             first = overdue[0]
-            waited = round(first.deadline - first.sent_at, 3)
+            waited = round(first.deadline - first.sent_at, 2)
             error = RequestTimeout(f"{self.broker} did not respond to {first.api} within {waited:g} s")
             self._end(error, now)
             run_all([partial(self._fail_request, request, error, now) for request in overdue])
