@@ -2,8 +2,9 @@
 
 Most of a short command is the start of Python and its imports. `Command` is a `subprocess.Popen` for
 `python -m pykafka2.cli`: the process has its own descriptors, environment, folder and signals, and is a child
-of this one. It ends as any Python, but frees no objects. If the environment changes how Python starts, and on
-systems other than Linux, it starts a Python as usual. Tests of the start and the end themselves do so, too.
+of this one. It ends as any Python, but frees no objects. If the environment changes how Python starts, on
+systems other than Linux, and if the process that forks has ended, it starts a Python as usual. Tests of the
+start and the end themselves do so, too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ FIRST_COMMANDS = 2
 """So many start a Python as usual: a process that forks for a few takes longer than they do."""
 LONGEST_MESSAGE = 1 << 17
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST_END = 30.0
+"""Seconds in which the threads of the first verbs end, on the slowest machine."""
 UNFLUSHED = 120
 """Python's exit code if the last flush of stdout or stderr fails."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_")
@@ -59,10 +62,6 @@ class Command(subprocess.Popen[Any]):
     def _execute_child(self, *arguments: Any) -> None:
         """Called by Popen with the ends of its pipes: private, and the same in 3.11 to 3.14."""
         environment = dict(os.environ if arguments[6] is None else arguments[6])
-        server = _Server.of(environment)
-        if server is None:
-            super()._execute_child(*arguments)  # type: ignore[misc]
-            return
         pipes = arguments[10:16]
         ends = (pipes[0], pipes[3], pipes[5])
         streams = [number if end < 0 else end for number, end in enumerate(ends)]
@@ -72,7 +71,12 @@ class Command(subprocess.Popen[Any]):
             "folder": os.fspath(arguments[5] or os.getcwd()),
             "is_terminal": self._is_terminal,
         }
-        self.pid = server.fork(job, streams)
+        server = _Server.of(environment)
+        forked = None if server is None else server.fork(job, streams)
+        if forked is None:
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        self.pid = forked
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
@@ -111,17 +115,23 @@ class _Server:
             cls._servers[implementation] = cls(environment)
         return cls._servers[implementation]
 
-    def fork(self, job: Mapping[str, object], streams: list[int]) -> int:
-        """Fork a child of this process, which becomes what the job says; return its id."""
+    def fork(self, job: Mapping[str, object], streams: list[int]) -> int | None:
+        """Fork a child of this process, which becomes what the job says; return its id.
+
+        Return None if the process that forks has ended; its stderr says why.
+        """
         prctl = ctypes.CDLL(None).prctl
         with self._lock:
             # A process whose parent ends becomes a child of this process.
             prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             try:
                 socket.send_fds(self._socket, [json.dumps(job).encode()], streams)
-                return int(self._socket.recv(100))
+                answer = self._socket.recv(100)
+            except ConnectionError:
+                return None
             finally:
                 prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        return int(answer) if answer else None
 
     def _end(self) -> None:
         self._socket.close()
@@ -154,6 +164,8 @@ def _warm() -> None:
         redirect_stderr(nowhere),
     ):
         failed += [line for line in WARMING if main([*line.split(), "-b", cluster.bootstrap_servers])]
+    for thread in set(threading.enumerate()) - {threading.current_thread()}:
+        thread.join(LONGEST_END)
     if failed or threading.active_count() > 1:
         raise RuntimeError(f"failed: {failed}; {threading.enumerate()}")
     gc.collect()
