@@ -113,7 +113,7 @@ class Router:
             return
         if type(send.to) is ToNode:
             link = self._nodes.link(send.to.id, now)
-            if link is not None and link.is_ready(now):
+            if link is not None and link.is_ready(now) and now < send.deadline:
                 link.send(send, now)
                 return
         timeout = self._options.request_timeout if send.timeout is None else send.timeout
@@ -172,7 +172,8 @@ class Router:
     def _try(self, waiting: _Waiting, now: float) -> bool:
         """Send the request or fail it if possible; return False if it must wait."""
         link = self._link_for(waiting.send, now)
-        if link is not None and link.is_ready(now):
+        # Sent after its deadline it would time out at once, which closes the connection for all others.
+        if link is not None and link.is_ready(now) and now < waiting.send.deadline:
             waiting.is_over = True
             link.send(waiting.send, now)
             return True
@@ -238,13 +239,15 @@ class Router:
         if now < waiting.deadline:
             return None
         what = type(waiting.send.request).__name__.removesuffix("Request")
-        if is_for_any:
+        if is_for_any and (link is None or not link.is_ready(now)):
             return self._nodes.unreachable(f"{what} could not be sent: ")
         return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(waiting.send.to, link, now)}")
 
     def _why_not(self, to: object, link: NodeLink | None, now: float) -> str:
         if link is not None and link.throttled_for(now):
             return link.why_throttled(now)
+        if link is not None and link.is_ready(now):
+            return f"its timeout had passed when {link.name} was ready"
         if link is not None:
             return f"no connection to {link.node} ({link.last_error or 'it is still being opened'})"
         if isinstance(to, ToLeader):

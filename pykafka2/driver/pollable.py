@@ -77,8 +77,8 @@ class Send(Generic[R]):
     Exactly one of `on_response(response, now)` and `on_failure(error, now)` is called, once, on the driver's
     thread. The response is decoded, and its error codes are left to the caller; the error is the reason for a
     missing response (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
-    `timeout` (seconds) replaces request_timeout_ms. It limits the wait for a connection, and from then on the
-    wait for the response; `deadline` ends both.
+    `timeout` (seconds) replaces request_timeout_ms. It limits the wait for a connection, and once the request
+    is sent, the wait for the response. `deadline` ends both; after it nothing is sent.
 
     `on_sent(now)` is called when the transport has the last byte. With `expects_response=False` (acks=0)
     `on_response` then gets None. `min_version` and `max_version` limit the version. `sent_to` (a node's id)

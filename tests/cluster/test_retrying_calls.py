@@ -315,14 +315,8 @@ def test_attempts_wait_for_request_timeout_and_the_last_for_the_remaining_time(
     client.close()
 
 
-@pytest.mark.parametrize("seconds", [0.5, 3.0])
-@pytest.mark.parametrize("attempts", ["several", "one"])
-def test_wait_for_the_connection_counts_towards_the_timeout_of_a_call(
-    cluster: ScriptedCluster, attempts: str, seconds: float
-) -> None:
-    """Otherwise the limit of the waiting caller ends the call, a second late and without the reason."""
-    client = cluster.client()
-    client.wait_for_topic("orders", 5)
+def connect_after(cluster: ScriptedCluster, seconds: float) -> None:
+    """Let new connections be ready after so many seconds."""
     versions = [
         ApiVersion(api_key=key, min_version=low, max_version=high)
         for key, (low, high) in cluster.brokers[1].versions.items()
@@ -331,6 +325,17 @@ def test_wait_for_the_connection_counts_towards_the_timeout_of_a_call(
         ApiVersionsRequest,
         lambda request, broker: Later(seconds, lambda: ApiVersionsResponse(api_keys=versions)),
     )
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3.0])
+@pytest.mark.parametrize("attempts", ["several", "one"])
+def test_wait_for_the_connection_counts_towards_the_timeout_of_a_call(
+    cluster: ScriptedCluster, attempts: str, seconds: float
+) -> None:
+    """Otherwise the limit of the waiting caller ends the call, a second late and without the reason."""
+    client = cluster.client()
+    client.wait_for_topic("orders", 5)
+    connect_after(cluster, seconds)
     cluster.on(HeartbeatRequest, lambda request, broker: Hold())
     started = cluster.now
     words = f"did not respond to Heartbeat within {5 - seconds:g} s"
@@ -341,6 +346,39 @@ def test_wait_for_the_connection_counts_towards_the_timeout_of_a_call(
         with pytest.raises(RequestTimeout, match=words):
             client.start_once(BEAT, ToNode(1), 5).result(5 + GRACE)
     assert cluster.now - started == pytest.approx(5, abs=0.01)
+    client.close()
+
+
+@pytest.mark.parametrize("attempts", ["several", "one"])
+def test_request_is_not_sent_after_its_deadline(cluster: ScriptedCluster, attempts: str) -> None:
+    """It would time out at once, and close the connection while other requests are in flight."""
+    client = cluster.client()
+    client.wait_for_topic("orders", 5)
+    connect_after(cluster, 2.0)
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    start = client.start if attempts == "several" else client.start_once
+    too_short, other = start(BEAT, ToNode(1), 2.0), client.start(BEAT, ToNode(1), 20.0)
+    started = cluster.now
+    assert isinstance(other.result(20), HeartbeatResponse)
+    assert cluster.now - started == pytest.approx(2, abs=0.01)
+    words = r"could not be sent: its timeout had passed when node 1 \(broker-1:9092\) was ready"
+    with pytest.raises(KafkaTimeoutError, match=words):
+        too_short.result(1)
+    assert len(cluster.brokers[1].requests(HeartbeatRequest)) == 1
+    client.close()
+
+
+@pytest.mark.parametrize("to", [ToNode(1), None])
+def test_call_without_time_keeps_the_open_connection(cluster: ScriptedCluster, to: ToNode | None) -> None:
+    client = cluster.client()
+    client.wait_for_topic("orders", 5)
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    client.request(BEAT, ToNode(1), 5)
+    connections = [client.router.connection(node_id) for node_id in range(3)]
+    with pytest.raises(KafkaTimeoutError, match="could not be sent: its timeout had passed"):
+        client.request(BEAT, to, 0)
+    cluster.runtime.run_for(0.1)
+    assert [client.router.connection(node_id) for node_id in range(3)] == connections
     client.close()
 
 
