@@ -274,6 +274,8 @@ class Committer:
         deadline = self._driver.clock.monotonic() + timeout
         cleanup = Cleanup()
         cleanup.run(self._call_back_until, deadline, cleanup)
+        if timeout and not cleanup.is_interrupted:
+            cleanup.run(self._wait_for_timeouts, deadline)
         cleanup.run(self._abandon_commits)
         cleanup.raise_first()
 
@@ -283,11 +285,16 @@ class Committer:
         """Wait for the commits in progress; an error of one callback does not end the wait for the others."""
         while self._pending_callbacks and not cleanup.is_interrupted:
             remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-            if remaining and self._pending_callbacks[0].commit.deadline <= deadline:
-                remaining += GRACE  # the driver ends it at its deadline, with the better error
             if not self._driver.wait_until(self.has_news, remaining):
                 return
             cleanup.run(self.call_back)
+
+    def _wait_for_timeouts(self, deadline: float) -> None:
+        """Wait until the driver has ended the commits whose deadline has come: its errors name the reason."""
+        ending = [
+            pending.completion for pending in self._pending_callbacks if pending.commit.deadline <= deadline
+        ]
+        self._driver.wait_until(lambda: all(completion.is_done for completion in ending), GRACE)
 
     def _begin_with_callback(
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False

@@ -132,7 +132,8 @@ class OwnedPartitions:
         last = self._commit_queue.commit_before_rebalance(owned, timeout) if commit else None
         try:
             if last is not None and timeout:
-                # The driver ends it at its deadline. Close would report it otherwise, had it not ended.
+                # The driver ends the commit at its deadline, with an error that names the reason; the error
+                # by which close ends the others does not.
                 self._driver.wait_until(last.done, timeout + GRACE, last.waiters)
         except BaseException:
             self._forget(owned)

@@ -157,14 +157,15 @@ def test_close_of_a_member_commits_its_positions(simulation: Simulation, cluster
     assert committed(cluster) == at(10, 10)
 
 
-# ------------------------------------------------------------------ the membership is lost
-
-
 @pytest.mark.gate
-@pytest.mark.slow
+@pytest.mark.parametrize("is_behind_another", [False, True])
 @pytest.mark.parametrize("is_member", [True, False])
 def test_close_reports_the_timeout_of_its_last_commit(
-    simulation: Simulation, cluster: KafkaCluster, is_member: bool, caplog: pytest.LogCaptureFixture
+    simulation: Simulation,
+    cluster: KafkaCluster,
+    is_member: bool,
+    is_behind_another: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The commit has the timeout of close, and both end at the same moment."""
     consumer = member(simulation, cluster, enable_auto_commit=True)
@@ -173,6 +174,8 @@ def test_close_reports_the_timeout_of_its_last_commit(
         consumer.assign([FIRST])
     read_some(consumer, 1)
     cluster.controls.hold(OffsetCommitRequest)
+    if is_behind_another:
+        consumer.commit_async({FIRST: 1}, Callbacks())
     began_at = simulation.now
     consumer.close(timeout_ms=2_000)
     assert simulation.now - began_at == pytest.approx(2, abs=0.01)
@@ -180,6 +183,11 @@ def test_close_reports_the_timeout_of_its_last_commit(
     assert "was not acknowledged within 2 s" in message
 
 
+# ------------------------------------------------------------------ the membership is lost
+
+
+@pytest.mark.gate
+@pytest.mark.slow
 def test_commit_after_max_poll_interval_names_the_measured_gap(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
