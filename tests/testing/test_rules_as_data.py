@@ -22,9 +22,14 @@ from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.protocol.messages.quotas import DescribeClientQuotasRequest
+from pykafka2.protocol.messages.share_fetch import (
+    ShareFetchableTopicResponse,
+    ShareFetchResponseLeaderIdAndEpoch,
+    ShareFetchResponsePartitionData,
+)
 from pykafka2.protocol.messages.topics import DeleteTopicsRequest
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
@@ -634,15 +639,22 @@ def test_invalid_rule_is_rejected_by_name(
     assert shared_cluster.controls.rules() == []
 
 
+WITHOUT_RECORDS = ShareFetchResponsePartitionData(
+    partition_index=0,
+    acknowledge_error_code=0,
+    current_leader=ShareFetchResponseLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+    records=None,  # type: ignore[arg-type]
+    acquired_records=[],
+)
 UNFIT: list[tuple[str, Any, str]] = [
     ("DescribeClientQuotas", {"entries": [{"values": [{"value": "abc"}]}]}, "value='abc': use a number, or"),
     ("DescribeClientQuotas", {"entries": [{"values": [{"value": True}]}]}, "value=True: use a number, or"),
     ("DescribeClientQuotas", {"entries": [{"values": [{"value": 10**400}]}]}, "use a number, or"),
-    ("Metadata", {"throttle_time_ms": "9"}, r"throttle_time_ms='9': use a number from -2\^31"),
-    ("Metadata", {"throttle_time_ms": 1.5}, "throttle_time_ms=1.5: use a number"),
-    ("Metadata", {"throttle_time_ms": True}, "throttle_time_ms=True: use a number"),
+    ("Metadata", {"throttle_time_ms": "9"}, r"throttle_time_ms='9': use a whole number from -2\^31"),
+    ("Metadata", {"throttle_time_ms": 1.5}, "throttle_time_ms=1.5: use a whole number"),
+    ("Metadata", {"throttle_time_ms": True}, "throttle_time_ms=True: use a whole number"),
     ("Metadata", {"throttle_time_ms": None}, "throttle_time_ms=None: this field cannot be null"),
-    ("Metadata", {"controller_id": 1 << 40}, "controller_id=1099511627776: use a number"),
+    ("Metadata", {"controller_id": 1 << 40}, "controller_id=1099511627776: use a whole number"),
     (
         "Metadata",
         MetadataResponse(brokers=[], topics=[], controller_id=1 << 40),
@@ -650,6 +662,7 @@ UNFIT: list[tuple[str, Any, str]] = [
     ),
     ("Metadata", {"cluster_id": 7}, "cluster_id=7: use text"),
     ("Metadata", {"cluster_id": "\ud800"}, "use text"),
+    ("Metadata", {"cluster_id": "é" * 16384}, r"more characters\): use text of at most 32767 bytes"),
     ("Metadata", {"topics": "t"}, "topics='t': use a list"),
     ("Metadata", {"topics": {"name": "t"}}, "use a list"),
     ("Metadata", {"topics": ["t"]}, r"topics\[0\]='t': use a mapping of the fields of MetadataResponseTopic"),
@@ -659,12 +672,17 @@ UNFIT: list[tuple[str, Any, str]] = [
     (
         "Metadata",
         {"topics": [{"partitions": [{"isr_nodes": [1, "2"]}]}]},
-        r"isr_nodes\[1\]='2': use a number",
+        r"isr_nodes\[1\]='2': use a whole number",
     ),
     ("Metadata", {"topics": [{"partitions": [{"isr_nodes": None}]}]}, "isr_nodes=None: this field cannot be"),
     ("Fetch", {"responses": [{"partitions": [{"records": "!"}]}]}, "records='!': use bytes, or base64 text"),
     ("Fetch", {"responses": [{"partitions": [{"current_leader": 1}]}]}, "use a mapping of the fields of"),
     ("Fetch", {"responses": [{7: 8}]}, "has no field 7"),
+    (
+        "ShareFetch",
+        {"responses": [ShareFetchableTopicResponse(topic_id=bytes(16), partitions=[WITHOUT_RECORDS])]},
+        r"responses\[0\].partitions\[0\].records=None: this field cannot be null",
+    ),
 ]
 """APIs with replies that have a value which the field cannot have, and the words of the error."""
 
@@ -689,6 +707,18 @@ def test_reply_can_have_each_number_of_a_float(shared_cluster: KafkaCluster, val
     shared_cluster.controls.clear()
     (entry,) = response.entries or []
     assert repr(entry.values[0].value) == repr(float(value))
+
+
+def test_fields_of_a_reply_can_be_structs(shared_cluster: KafkaCluster) -> None:
+    """In place of structs of the response, and behind them."""
+    brokers = [MetadataResponseBroker(node_id=node_id, host="h", port=9) for node_id in range(40, 80)]
+    with RawClient(shared_cluster.bootstrap_servers) as wire:
+        shared_cluster.controls.rule(
+            api="Metadata", then="replace_reply", times=1, reply={"brokers": brokers}
+        )
+        response = wire.call(MetadataRequest(topics=[]), 9)
+    shared_cluster.controls.clear()
+    assert [broker.node_id for broker in response.brokers] == list(range(40, 80))
 
 
 @pytest.mark.parametrize("rule", [None, 7, object, b"hold", "hold", [("then", "hold")]], ids=repr)

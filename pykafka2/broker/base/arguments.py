@@ -58,9 +58,9 @@ def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOr
 def check_number(name: str, value: object, least: float) -> None:
     """Raise `ConfigurationError` unless the value is a finite number of at least `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # An int can be larger than any float, and then no time can be calculated with it.
+    # An int can be larger than any float; calculations with floats would then raise OverflowError.
     if not (is_number and least <= value <= sys.float_info.max):  # type: ignore[operator]
-        raise ConfigurationError(f"{name}={shown(repr(value))}: use a number of at least {least}")
+        raise ConfigurationError(f"{name}={shown(repr(value))}: use a finite number of at least {least}")
 
 
 def check_count(name: str, value: object) -> None:

@@ -18,7 +18,7 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import STRUCT_CODES, Field
-from pykafka2.protocol.primitives import UNREAD_PARTS
+from pykafka2.protocol.primitives import MAX_STRING_BYTES, UNREAD_PARTS
 from pykafka2.protocol.struct import Struct
 from pykafka2.text import shown
 
@@ -86,15 +86,13 @@ def merged(struct: S, changes: Mapping[str, Any]) -> S:
 
 
 def check_fields(cls: type[Struct], data: Mapping[str, Any] | Struct, place: str = "") -> None:
-    """Raise `ConfigurationError` for a value that its field cannot have in any version.
+    """Raise `ConfigurationError` for an unknown field, or a value that its field has in no version.
 
-    Raise it also for an unknown field, with the nearest name. Nested structs are checked too; `place` is the
-    path to this one. Values of a struct that equal the default are not checked.
+    The message names the nearest field. Nested structs are checked too; `place` is the path to this one.
     """
     fields = {field.name: field for field in resolved_fields(cls)}
     if isinstance(data, Struct):
-        values = {name: getattr(data, name) for name in fields}
-        data = {name: value for name, value in values.items() if value != fields[name].absent_value()}
+        data = {name: getattr(data, name) for name in fields}
     _check_names(cls, data, fields)
     for name, value in data.items():
         _check_value(fields[name], value, f"{place}{name}")
@@ -127,13 +125,13 @@ def _check_item(field: Field, value: Any, place: str) -> None:
 
 _KINDS: Final = {
     "bool": "true or false",
-    "int8": "a number from -2^7 to 2^7-1",
-    "int16": "a number from -2^15 to 2^15-1",
-    "int32": "a number from -2^31 to 2^31-1",
-    "int64": "a number from -2^63 to 2^63-1",
-    "uint16": "a number from 0 to 2^16-1",
+    "int8": "a whole number from -2^7 to 2^7-1",
+    "int16": "a whole number from -2^15 to 2^15-1",
+    "int32": "a whole number from -2^31 to 2^31-1",
+    "int64": "a whole number from -2^63 to 2^63-1",
+    "uint16": "a whole number from 0 to 2^16-1",
     "float64": "a number, or 'Infinity', '-Infinity' or 'NaN'",
-    "string": "text",
+    "string": f"text of at most {MAX_STRING_BYTES} bytes",
     "bytes": "bytes, or base64 text",
     "records": "bytes, or base64 text",
     "uuid": "16 bytes, or base64 text of them",
@@ -147,14 +145,14 @@ def _fits(kind: str, value: Any) -> bool:
         if kind == "bool" or isinstance(value, bool):
             return kind == "bool" and isinstance(value, bool)
         if kind == "string":
-            return isinstance(value, str) and value.encode() is not None  # raises for a lone surrogate
+            return isinstance(value, str) and len(value.encode()) <= MAX_STRING_BYTES
         if kind in BINARY:
             data = base64.b64decode(value, validate=True) if isinstance(value, str) else value
             if not isinstance(data, bytes | bytearray | memoryview):
                 return kind == "records" and isinstance(data, UNREAD_PARTS)
             return kind != "uuid" or len(data) == 16
         pack(f">{STRUCT_CODES[kind]}", float(value) if kind == FLOAT and isinstance(value, str) else value)
-    except (ValueError, OverflowError, StructError):
+    except (ValueError, OverflowError, StructError):  # ValueError: no base64, or a lone surrogate
         return False
     return True
 
