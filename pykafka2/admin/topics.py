@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import config_value, seconds_of, texts, uuid_bytes, whole_number
+from pykafka2.admin.arguments import (
+    config_value,
+    request_timeout_ms,
+    seconds_of,
+    texts,
+    uuid_bytes,
+    whole_number,
+)
 from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, error_to_retry
 from pykafka2.admin.throttled import until_accepted
@@ -72,7 +79,7 @@ class TopicsAdmin:
 
         def create(remaining: Sequence[NewTopic], left: float) -> tuple[dict[str, KafkaError], int]:
             response = self._cluster.request(
-                _create_request(remaining, validate_only, timeout),
+                _create_request(remaining, validate_only, request_timeout_ms(self._cluster, timeout)),
                 ToController(),
                 left,
                 lambda response: error_to_retry(response.topics),
@@ -120,7 +127,7 @@ class TopicsAdmin:
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in remaining],
                 topic_names=list(remaining),
-                timeout_ms=_milliseconds(timeout),
+                timeout_ms=request_timeout_ms(self._cluster, timeout),
             )
             response = self._cluster.request(
                 request, ToController(), left, lambda response: error_to_retry(response.responses)
@@ -211,7 +218,7 @@ class TopicsAdmin:
             return Outcomes({})
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids],
-            timeout_ms=_milliseconds(timeout),
+            timeout_ms=request_timeout_ms(self._cluster, timeout),
         )
         deleted: dict[bytes, None] = {}
         errors: dict[bytes, KafkaError] = {}
@@ -303,10 +310,6 @@ def _ids(topic_ids: Iterable[bytes | UUID]) -> list[bytes]:
     return list(dict.fromkeys(uuid_bytes("each of topic_ids", item) for item in topic_ids))
 
 
-def _milliseconds(timeout: float | None) -> int:
-    return 30_000 if timeout is None else max(1, int(timeout * 1000))
-
-
 def _new_topics(topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
     if isinstance(topics, str | NewTopic):
         raise IllegalArgument(f"topics={topics!r} must be a list; pass [{topics!r}] for a single topic")
@@ -349,9 +352,7 @@ def _from_options(name: str, options: object) -> NewTopic:
     )
 
 
-def _create_request(
-    topics: Sequence[NewTopic], validate_only: bool, timeout: float | None
-) -> CreateTopicsRequest:
+def _create_request(topics: Sequence[NewTopic], validate_only: bool, timeout_ms: int) -> CreateTopicsRequest:
     from pykafka2.protocol.messages.topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -378,6 +379,6 @@ def _create_request(
             )
             for topic in topics
         ],
-        timeout_ms=_milliseconds(timeout),
+        timeout_ms=timeout_ms,
         validate_only=validate_only,
     )
