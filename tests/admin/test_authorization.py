@@ -172,6 +172,13 @@ def test_error_without_a_right_names_the_operation_that_the_call_needs(
         call(admin)
 
 
+@pytest.mark.parametrize("name", ["find_hanging_transactions", "list_offsets"])
+def test_error_from_the_metadata_names_the_topic(admin: KafkaAdminClient, name: str) -> None:
+    _, call = NEEDED[name]
+    with pytest.raises((errors.AuthorizationError, ItemsFailed), match=r"topic 'orders': .*needs an ACL"):
+        call(admin)
+
+
 def test_items_with_a_right_succeed_beside_items_without_one(
     cluster: KafkaCluster, admin: KafkaAdminClient
 ) -> None:

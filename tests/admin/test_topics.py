@@ -14,6 +14,7 @@ from pykafka2.errors import (
     InvalidReplicationFactor,
     InvalidTopicException,
     KafkaTimeoutError,
+    RequestTimedOut,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -219,6 +220,18 @@ def test_the_broker_gets_the_timeout_of_the_call(
         change(["a"], timeout=timeout)
     requests = [cluster.history.requests(api)[-1] for api in (CreateTopicsRequest, DeleteTopicsRequest)]
     assert [one.timeout_ms for one in requests] == [sent_ms, sent_ms]
+
+
+def test_request_is_not_repeated_if_only_some_of_its_topics_timed_out(
+    admin: KafkaAdminClient, cluster: KafkaCluster
+) -> None:
+    """The repetition would fail for the topics that were created: they exist."""
+    results = [{"name": "a"}, {"name": "b", "error_code": RequestTimedOut.code}]
+    cluster.controls.rule(api="CreateTopics", then="replace_reply", times=1, reply={"topics": results})
+    outcomes = admin.create_topics(["a", "b"], raise_errors=False)
+    assert list(outcomes.succeeded) == ["a"]
+    assert isinstance(outcomes.errors["b"], RequestTimedOut)
+    assert cluster.history.count(CreateTopicsRequest) == 1
 
 
 def test_every_topic_that_an_answer_leaves_out_is_named() -> None:

@@ -16,6 +16,7 @@ from pykafka2 import (
     errors,
 )
 from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Listener, Simulation
 
 CANARY = "canary-of-a-password"
@@ -115,6 +116,19 @@ def test_rejected_users_are_named_and_the_others_altered(admin: KafkaAdminClient
         admin.describe_user_scram_credentials(["ann", "nobody"])
     outcomes = admin.describe_user_scram_credentials(["nobody"], raise_errors=False)
     assert isinstance(outcomes.errors["nobody"], errors.ResourceNotFound)
+
+
+@pytest.mark.parametrize("error", [errors.NotController, errors.RequestTimedOut])
+def test_scram_change_is_repeated_if_the_controller_did_not_make_it(
+    admin: KafkaAdminClient, cluster: KafkaCluster, error: type[errors.BrokerError]
+) -> None:
+    """Brokers with ZooKeeper, or without a controller, reject all users of a request."""
+    result = {"user": "ann", "error_code": error.code}
+    cluster.controls.rule(
+        api="AlterUserScramCredentials", then="replace_reply", times=1, reply={"results": [result]}
+    )
+    assert list(admin.alter_user_scram_credentials([ANN])) == ["ann"]
+    assert cluster.history.count(AlterUserScramCredentialsRequest) == 2
 
 
 @pytest.mark.parametrize(
