@@ -26,6 +26,7 @@ from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailable,
+    NoBrokersAvailable,
     NotController,
     RequestTimedOut,
     ThrottlingQuotaExceeded,
@@ -128,10 +129,10 @@ class Rounds:
         while pending:
             try:
                 parts, errors_of_round = divide(pending, self.left)
-            except KafkaTimeoutError:
+            except (KafkaTimeoutError, NoBrokersAvailable):
                 if not errors:
                     raise
-                # A look-up can begin just before the timeout; outcomes must not depend on that.
+                # The timeout has ended a look-up of a later round; the outcomes of the earlier ones count.
                 errors.update({item: self._timed_out(errors[item]) for item in pending})
                 break
             for item in pending:

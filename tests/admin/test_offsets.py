@@ -150,15 +150,21 @@ def test_partition_without_a_leader_is_waited_for_if_all_are_required(world: Wor
     assert all(isinstance(error, KafkaTimeoutError) for error in failed.value.outcomes.errors.values())
 
 
+@pytest.mark.parametrize("reason", ["no time", "no broker"])
 def test_look_up_that_the_timeout_ends_keeps_the_outcomes_of_earlier_rounds(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A back-off can end just before the timeout, so that no leader can be looked up any more."""
+    """A back-off can end just before the timeout, or after the last broker has crashed, so that no leader can
+    be looked up any more.
+    """
     alive, dead = lose_a_leader(world, "no leader")
     pause, ends_at = ClusterClient.pause, world.simulation.now + 3
 
     def pause_for_long(cluster: ClusterClient, seconds: float) -> None:
-        pause(cluster, ends_at - world.simulation.now - 1e-6)
+        if reason == "no time":
+            pause(cluster, ends_at - world.simulation.now - 1e-6)
+        else:
+            world.cluster.controls.crash_broker(0)
 
     monkeypatch.setattr(ClusterClient, "pause", pause_for_long)
     with pytest.raises(ItemsFailed) as failed:
