@@ -59,8 +59,9 @@ if TYPE_CHECKING:
 
 STEPS = ("dns", "port", "tls", "api_versions", "sasl", "metadata")
 SETUP_TIMEOUTS = 10
-"""The limit of a connection's handshakes together and of each of their requests, in timeouts. Never reached,
-as the probe limits each step itself: of two equal limits, either could be first.
+"""The limit of a connection's handshakes together, and of each of their requests, as a multiple of the
+timeout. It is never reached, because the probe ends each step after one timeout; an equal limit could be
+first.
 """
 EXPIRES_SOON = timedelta(days=30)
 """A certificate that expires earlier than this is a warning."""

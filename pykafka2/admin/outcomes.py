@@ -94,11 +94,11 @@ class _Item(Protocol):
 
 
 def error_to_retry(items: Iterable[_Item]) -> KafkaError | None:
-    """Return the error of a response for which a request to the controller is sent again, or None.
+    """Return the error for which a request to the controller is repeated, or None.
 
-    `NotController`, which brokers with ZooKeeper report, or `RequestTimedOut` for all items: brokers work on
-    a request for as long as the client waits, so either limit can be first, and the client repeats the
-    request after its own.
+    It is `NotController`, from brokers with ZooKeeper, or `RequestTimedOut` if all items have that. The
+    limits of broker and client are equal, so either can be first, and the client repeats the request after
+    its own, too.
     """
     codes = {item.error_code for item in items}
     if NotController.code in codes:

@@ -84,8 +84,7 @@ def was_refused(error: KafkaError) -> bool:
     """Return True for a retriable error by which the controller refused a request, and for a lost response.
 
     After another error the change can have been made, and the repetition would fail. `RequestTimedOut` counts
-    as a lost response: brokers work on a request for as long as the client waits, so either limit can be
-    first.
+    as a lost response: the limits of broker and client are equal, so either can be first.
     """
     if isinstance(error, BrokerError):
         return isinstance(error, NotController | RequestTimedOut | ThrottlingQuotaExceeded)

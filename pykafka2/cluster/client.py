@@ -581,10 +581,10 @@ class ClusterClient:
             raise ClientClosed(f"{self.name} is closed; create a new client")
 
     def _is_reached(self, last_error: KafkaError | None) -> bool:
-        """Return whether a broker was reached by a call that timed out.
+        """Return whether a call that timed out has reached a broker.
 
-        One that never responded was: its connection closes with the request's timeout, which can end just
-        before the call's.
+        A broker that did not respond counts: its connection closes when the request times out, which can be
+        just before the call does.
         """
         return self.nodes.has_connection or isinstance(last_error, RequestTimeout | BrokerError)
 

@@ -91,7 +91,7 @@ class ShareCore:
         """The polls in a row whose records the application handled within PREFETCH_BELOW."""
         self._may_fetch_ahead = False
         self._checked: tuple[int, frozenset[str]] | None = None
-        """The metadata version and topics whose errors were raised last."""
+        """The metadata version and the topics of the last check for errors of topics."""
         self._is_wake_due = False
         self.hooks = Interceptors(with_added("share_consumer", options.interceptors))
         self.cluster = cluster = ClusterClient(

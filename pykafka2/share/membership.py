@@ -298,10 +298,10 @@ def explained(error: KafkaError, group_id: str, topics: Iterable[str]) -> KafkaE
             f"not authorized to use group {group_id!r}; ask for an ACL that allows READ on it"
         )
     if isinstance(error, TopicAuthorizationFailed):
-        # The response to a heartbeat does not say which one.
+        # The response to a heartbeat does not name the topic.
         return TopicAuthorizationFailed(
-            f"not authorized to use all topics of the subscription ({', '.join(sorted(topics))}); ask for an "
-            "ACL that allows READ on each"
+            f"not authorized to use at least one of the subscribed topics {', '.join(sorted(topics))}; ask "
+            "for an ACL that allows READ on each"
         )
     if isinstance(error, UnsupportedVersion):
         return UnsupportedVersion(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pykafka2.security_options import SecurityOptions
 
 GRACE = 1.0
-"""Seconds beyond the login timeout after which a token request ends by itself. The cache gives it up before
-that: of two equal limits, either could be first, and their errors differ.
+"""Seconds by which the limit of a token request exceeds the login timeout, at which the cache gives the
+request up. Of equal limits either could be first, and their errors differ.
 """
 
 
