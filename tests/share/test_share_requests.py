@@ -470,15 +470,24 @@ def test_iteration_leaves_out_queued_records_with_expired_locks(queue: Queue) ->
         assert [(one.offset, one.delivery_count) for one in islice(iteration, 3)] == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_topic_without_access_is_raised(queue: Queue) -> None:
+def test_topic_without_access_is_raised_for_each_metadata_response_until_it_is_granted(queue: Queue) -> None:
+    """It requests the metadata again: otherwise the error would stay for metadata_max_age_ms."""
+
     def refused(request: Any, response: Any) -> Any:
         for topic in response.topics:
             topic.error_code = TopicAuthorizationFailed.code
         return response
 
+    queue.fill("jobs", [1])
     queue.cluster.controls.rule(api="Metadata", then="replace_reply", reply=refused)
-    with queue.share_member("jobs") as member, pytest.raises(TopicAuthorizationFailed):
-        member.poll(60_000)
+    with queue.share_member("jobs") as member:
+        for _ in range(3):
+            began_at = queue.simulation.now
+            with pytest.raises(TopicAuthorizationFailed):
+                member.poll(60_000)
+            assert queue.simulation.now - began_at < 5, "it is raised at once"
+        queue.cluster.controls.clear()
+        assert member.poll(60_000)
 
 
 def test_failing_fetches_are_repeated_with_a_backoff(queue: Queue) -> None:
