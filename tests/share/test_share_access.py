@@ -88,13 +88,16 @@ def test_each_user_consumes_from_the_group_with_read_and_no_other(world: AccessW
             consumer.poll(30_000)
 
 
-def test_group_needs_read_and_describe_is_not_enough(world: AccessWorld) -> None:
+def test_group_needs_read_and_describe_is_not_enough(
+    world: AccessWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     world.send(b"1")
     world.allow("ann", "READ", topic="jobs")
     world.allow("ann", "DESCRIBE", "DELETE", group="of-ann")
     with world.consumer("ann", "of-ann", "jobs") as consumer:
         with pytest.raises(errors.GroupAuthorizationFailed, match=r"'of-ann'.*READ"):
             consumer.poll(30_000)
+        assert "share group 'of-ann': not authorized" in caplog.text
         world.allow("ann", "READ", group="of-ann")
         assert identity(take(consumer, 1)) == {("jobs", b"1")}
 
