@@ -23,7 +23,7 @@ from pykafka2.errors import (
 )
 from pykafka2.share.options import SHARE_CONSUMER_OPTIONS, ShareConsumerConfig
 from pykafka2.testing import KafkaCluster
-from tests.share.world import QUICK, TOPICS, configure, consumer, fill, identity, take
+from tests.share.world import QUICK, TOPICS, configure, consumer, fill, identity, take, wait_for_fetches
 
 quick = pytest.mark.kafka(brokers=2, topics=TOPICS, config=QUICK)
 
@@ -183,12 +183,7 @@ def test_acknowledgements_of_lost_locks_fail_and_lost_records_cannot_begin(
     fill(kafka_cluster, 2)
     with consumer(kafka_cluster, share_acknowledgement_mode="explicit") as one:
         held = take(one, 4)
-        kafka_cluster.wait_until(
-            lambda: all(
-                entry.answered_at is not None for entry in kafka_cluster.history.entries("ShareFetch")
-            ),
-            what="the end of a fetch, which would acquire the records again",
-        )
+        wait_for_fetches(one)
         assert kafka_cluster.controls.expire_locks("g") == 4
         for record in held:
             one.acknowledge(record)

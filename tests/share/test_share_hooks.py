@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
@@ -24,7 +23,7 @@ from pykafka2 import (
 from pykafka2.errors import ConfigurationError, InvalidRecordState
 from pykafka2.testing import KafkaCluster
 from tests.share.test_aio_share_consumer import in_loop, member
-from tests.share.world import QUICK, TOPICS, configure, consumer, fill, take
+from tests.share.world import QUICK, TOPICS, configure, consumer, fill, take, wait_for_fetches
 
 pytestmark = [pytest.mark.gate, pytest.mark.slow]
 quick = pytest.mark.kafka(brokers=2, topics=TOPICS, config=QUICK)
@@ -207,8 +206,7 @@ def test_lost_locks_are_reported_as_failed_commits(kafka_cluster: KafkaCluster) 
     noting = Noting()
     with consumer(kafka_cluster, share_acknowledgement_mode="explicit", interceptors=[noting]) as one:
         first, _ = take(one, 2)
-        while any(of["in_flight"] for of in one.health()["brokers"].values()):
-            time.sleep(0.01)  # or the fetch gets the records again
+        wait_for_fetches(one)
         kafka_cluster.controls.expire_locks("g")
         one.acknowledge(first)
         results = one.commit()

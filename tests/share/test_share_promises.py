@@ -10,7 +10,7 @@ import pytest
 from pykafka2.errors import ForkedClientError
 from pykafka2.testing import KafkaCluster
 from tests.forks import in_child
-from tests.share.world import QUICK, TOPICS, configure, consumer, fill, identity, take
+from tests.share.world import QUICK, TOPICS, configure, consumer, fill, identity, take, wait_for_fetches
 
 quick = pytest.mark.kafka(brokers=2, topics=TOPICS, config=QUICK)
 
@@ -116,9 +116,7 @@ def test_explain_names_the_broker_that_acknowledgements_wait_for(kafka_cluster: 
     fill(kafka_cluster, 3)
     with consumer(kafka_cluster, share_acknowledgement_mode="explicit", max_poll_records=6) as one:
         held = take(one, 6)
-        kafka_cluster.wait_until(
-            lambda: one.health()["brokers"][0]["in_flight"] is None, what="the end of the last fetch"
-        )
+        wait_for_fetches(one)
         kafka_cluster.controls.pause_broker(0)
         try:
             for record in held[:3]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -61,6 +63,20 @@ def take(
         if len(found) >= count:
             return found
     raise AssertionError(f"{len(found)} of {count} records arrived. {member.explain()}")
+
+
+def wait_for_fetches(member: KafkaShareConsumer[Any, Any]) -> None:
+    """Wait for the end of the last fetch: it would acquire records that are released meanwhile.
+
+    The last poll can have left its request to the IO thread, which has sent it after this turn.
+    """
+    has_turned = threading.Event()
+    member._core.cluster.driver.call_soon(lambda now: has_turned.set())
+    assert has_turned.wait(60)
+    limit = time.monotonic() + 60
+    while any(of["in_flight"] for of in member.health()["brokers"].values()):
+        assert time.monotonic() < limit, member.explain()
+        time.sleep(0.01)
 
 
 def identity(records: Iterable[ShareRecord[Any, Any]]) -> set[tuple[str, Any]]:
