@@ -25,6 +25,8 @@ from pykafka2.contrib.kombu import channel as channel_module
 from pykafka2.contrib.kombu import readers as readers_module
 from pykafka2.contrib.kombu.cluster import topic_name
 from pykafka2.errors import KafkaTimeoutError, MessageTooLarge
+from pykafka2.share.node_session import NodeSession
+from pykafka2.share.sessions import ShareSessions
 from pykafka2.testing import KafkaCluster
 from tests.contrib import test_kombu
 from tests.contrib.test_kombu import Consumer, got, publish, transient
@@ -102,6 +104,28 @@ def test_two_queues_share_the_prefetch_count(connect: Connect, queue: kombu.Queu
     assert sorted(message.payload for message in idle.take(2, LESS_THAN_A_LOCK)) == ["short", "shorter"]
     long.ack()
     longer.ack()
+
+
+@pytest.mark.slow
+def test_messages_that_a_late_request_brings_are_released(
+    connect: Connect, queue: kombu.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The IO thread of a busy machine can send a request after its poll has ended, and the prefetch count
+    is reached."""
+    fetch, want_records = NodeSession._fetch, ShareSessions.want_records
+
+    def fetch_late(session: NodeSession, *arguments: Any) -> Any:
+        if session.epoch:
+            time.sleep(0.03)
+        return fetch(session, *arguments)
+
+    def want_late(sessions: ShareSessions, limit: int) -> bool:
+        time.sleep(0.05)
+        return want_records(sessions, limit)
+
+    monkeypatch.setattr(NodeSession, "_fetch", fetch_late)
+    monkeypatch.setattr(ShareSessions, "want_records", want_late)
+    test_two_queues_share_the_prefetch_count(connect, queue)
 
 
 @pytest.mark.slow

@@ -28,6 +28,9 @@ JOIN_TIMEOUT = 5.0
 MOST_RECORDS = 500
 """Messages that a channel without a prefetch count has at most, before they are delivered."""
 LATE_SECONDS = 0.02
+"""Seconds between looks for messages that requests in flight have brought."""
+QUIET_SECONDS = 1.0
+"""The same while no request is in flight: the IO thread can send one later, for a poll that has ended."""
 MOST_BROADCASTS = 1000
 """Messages of exchanges that are read before the connection has distributed the earlier ones."""
 
@@ -294,12 +297,14 @@ class QueueReader:
     def _await_room(self) -> None:
         """Wait until there may be room. Release at once what requests in flight bring meanwhile, because
         nothing would renew its locks."""
-        while not self._has_room.wait(LATE_SECONDS):
+        pause = LATE_SECONDS
+        while not self._has_room.wait(pause):
             health = self._consumer.health()
+            is_quiet = not any(broker["in_flight"] for broker in health["brokers"].values())
             if health["buffered_records"]:
                 run_all([message.release for message in self._poll(LATE_SECONDS, MOST_RECORDS)])
-            elif not any(broker["in_flight"] for broker in health["brokers"].values()):
-                self._has_room.wait()
+                is_quiet = False
+            pause = QUIET_SECONDS if is_quiet else LATE_SECONDS
 
     def _poll_for(self, room: int) -> None:
         """Put the messages of a poll into the inbox; release those that a poll of another queue left no room
